@@ -1,0 +1,1 @@
+"""Conversations: a model's chat template, and its text as tokens."""

@@ -1,0 +1,74 @@
+"""Prompts to token ids: control tokens where they belong, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Sequence as Seq
+
+from spec_cli.chat.template import ChatTemplate, Message
+from spec_cli.llama.vocab import Vocab
+from spec_cli.tokens import tokens
+
+
+def plain_tokens(vocab: Vocab, text: str) -> array[int]:
+    """A text to continue: control-token strings are control tokens; a doubled BOS is dropped."""
+    return _one_bos(vocab, vocab.tokenize(text.encode(), add_special=True, parse_special=True))
+
+
+def chat_tokens(vocab: Vocab, template: ChatTemplate, messages: Seq[Message], *, parse_special: bool) -> array[int]:
+    """A rendered conversation. Control-token strings in the messages stay text unless `parse_special`.
+
+    The text is tokenised at once whenever no message holds such a string: piecewise tokenising
+    gives other tokens. Otherwise only the stretch between the template's own control tokens that
+    holds one is tokenised without them.
+    """
+    if parse_special or not any(_has_control(vocab, m["content"]) for m in messages):
+        return plain_tokens(vocab, template.render(messages))
+    mark = _unused_character(m["content"] for m in messages)
+    marked = [{**m, "content": _broken(m["content"], vocab.controls, mark)} for m in messages]
+    ids = tokens([vocab.bos] if vocab.add_bos else [])
+    for text, special in _stretches(template.render(marked), vocab.controls, mark):
+        ids += vocab.tokenize(text.encode(), add_special=False, parse_special=special)
+    if vocab.add_eos:
+        ids.append(vocab.eos)
+    return _one_bos(vocab, ids)
+
+
+def _one_bos(vocab: Vocab, ids: array[int]) -> array[int]:
+    """Without the second of two BOS: one was in the text, one was added."""
+    doubled = vocab.add_bos and len(ids) > 1 and ids[0] == ids[1] == vocab.bos
+    return ids[1:] if doubled else ids
+
+
+def _has_control(vocab: Vocab, text: str) -> bool:
+    data = text.encode()
+    return vocab.tokenize(data, add_special=False, parse_special=True) != vocab.tokenize(
+        data, add_special=False, parse_special=False
+    )
+
+
+def _unused_character(texts: Iterable[str]) -> str:
+    used = set("".join(texts))
+    return next(c for c in map(chr, range(0xE000, 0xF900)) if c not in used)
+
+
+def _broken(text: str, controls: Seq[str], mark: str) -> str:
+    """Every control-token string with a mark after its first character, so that none is whole."""
+    for control in controls:
+        if control in text:
+            text = text.replace(control, control[0] + mark + control[1:])
+    return text
+
+
+def _stretches(text: str, controls: Seq[str], mark: str) -> list[tuple[str, bool]]:
+    """(text, whether control tokens are read in it), cut at the template's own control tokens."""
+    whole = "|".join(map(re.escape, controls))
+    parts: list[tuple[str, bool]] = []
+    for piece in re.split(f"((?:{whole})(?!{mark}))", text):
+        special = mark not in piece
+        if special and parts and parts[-1][1]:
+            parts[-1] = (parts[-1][0] + piece, True)
+        elif piece:
+            parts.append((piece.replace(mark, ""), special))
+    return parts

@@ -1,0 +1,78 @@
+"""A model's own chat template, rendered in a sandbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence as Seq
+from datetime import datetime
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from spec_cli.errors import UsageError
+
+MOST_TEXT = 1 << 26  # bytes a template may make; a runaway loop must end
+
+Message = Mapping[str, str]
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}` marks training masks; rendering ignores it."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class _Refusal(Exception):
+    """`raise_exception` in a template."""
+
+
+def _refuse(message: str) -> NoReturn:
+    raise _Refusal(message)
+
+
+def _tojson(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)
+
+
+class ChatTemplate:
+    """A Jinja chat template with the special tokens it may print.
+
+    Raises UsageError, in the template's own words, when it cannot be read or refuses a conversation.
+    """
+
+    def __init__(self, source: str, bos: str = "", eos: str = "") -> None:
+        env = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
+        )
+        env.filters["tojson"] = _tojson
+        env.globals["raise_exception"] = _refuse
+        env.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        self._known = {"bos_token": bos, "eos_token": eos, "add_generation_prompt": True, "enable_thinking": True}
+        try:
+            self._template = env.from_string(source)
+        except jinja2.TemplateError as error:
+            raise UsageError(f"the model's chat template cannot be read: {error} (--raw does without it)") from None
+
+    def render(self, messages: Seq[Message]) -> str:
+        """The conversation as text that ends where the assistant's answer begins."""
+        parts, size = [], 0
+        try:
+            for part in self._template.generate(messages=[dict(m) for m in messages], **self._known):
+                parts.append(part)
+                size += len(part)
+                if size > MOST_TEXT:
+                    raise UsageError(f"the model's chat template does not end (more than {MOST_TEXT} characters)")
+        except UsageError:
+            raise
+        except Exception as error:  # whatever a template may do
+            words = " ".join(str(error).split()) or type(error).__name__
+            raise UsageError(f"the model's chat template says: {words}") from None
+        return "".join(parts)

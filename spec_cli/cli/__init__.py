@@ -1,0 +1,83 @@
+"""The command line: one file a command, and one place that turns errors into exit codes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence as Seq
+from typing import Annotated
+
+import typer
+
+from spec_cli import __version__
+from spec_cli.cli.argv import HELP, plain
+from spec_cli.cli.generate import generate
+from spec_cli.cli.options import with_options
+from spec_cli.cli.terminal import abandon_stdout, say
+from spec_cli.errors import Interrupted, SpecError, UsageError
+
+app = typer.Typer(
+    name="spec-cli",
+    help="Speculative decoding on GGUF models: same answers, fewer slow passes.",
+    no_args_is_help=False,
+    add_completion=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": list(HELP)},
+)
+app.command()(with_options(generate))
+COMMANDS = ("generate",)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Speculative decoding on GGUF models: same answers, fewer slow passes."""
+    if version:
+        print(f"spec-cli {__version__}")
+        raise typer.Exit
+
+
+def _arguments(args: Seq[str]) -> list[str]:
+    """What Typer gets to see. Raises UsageError for what would confuse it."""
+    if not args:
+        return ["--help"]
+    first, *rest = args
+    if first in COMMANDS:
+        return [first, *plain(rest)]
+    if first in ("--version", *HELP) or first.startswith(("--install-completion", "--show-completion")):
+        return list(args)
+    if first.startswith("-"):
+        plain(args)  # a mistake in the flags is the more useful answer
+        raise UsageError(f"no command given: try spec-cli generate {shlex.join(args)}")
+    raise UsageError(f"unknown command: {first} (commands: {', '.join(COMMANDS)})")
+
+
+def run(args: Seq[str]) -> int:
+    """Run one command line; return its exit code."""
+    debug = "--debug" in args
+    try:
+        code = app(_arguments(args), standalone_mode=False, prog_name="spec-cli")
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        abandon_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return Interrupted.exit_code
+    except SpecError as error:
+        if debug:
+            traceback.print_exc()
+        say(f"error: {' '.join(str(error).split())}" if not isinstance(error, Interrupted) else "interrupted")
+        return error.exit_code
+    except typer.TyperException as error:
+        say(f"error: {' '.join(error.format_message().split())}")
+        return UsageError.exit_code
+    except MemoryError:
+        say("error: out of memory")
+        return SpecError.exit_code
+
+
+def main() -> None:
+    """The `spec-cli` command."""
+    sys.exit(run(sys.argv[1:]))

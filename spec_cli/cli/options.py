@@ -1,0 +1,57 @@
+"""The options of `Settings` as a Typer command."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from spec_cli.settings import Settings, flags, is_list, is_switch
+
+
+def with_options(command: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
+    """A Typer command with every option of the table; `command` gets what was given, as text by field."""
+
+    def run(**values: Any) -> None:
+        given = {name: value for name, value in values.items() if value is not None and value != []}
+        given = {name: value[-1] if _last_wins(name, value) else value for name, value in given.items()}
+        command({name: ",".join(v) if _joined(name, v) else v for name, v in given.items()})
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    parameters = [_parameter(name) for name in flags()]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def _joined(name: str, value: Any) -> bool:
+    """A repeated --spec-type adds to the list."""
+    return isinstance(value, list) and not is_list(name)
+
+
+def _last_wins(name: str, value: Any) -> bool:
+    return isinstance(value, list) and not is_list(name) and name != "spec_type"
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    flag = flags()[name]
+    declarations = [flag.name, *(other for other in flag.names if other != flag.name)]
+    common: dict[str, Any] = {"help": _help(name), "rich_help_panel": flag.panel, "show_default": False}
+    if is_switch(name):
+        spelling = f"--no-{flag.name[2:]}" if flag.off else ""
+        on = [f"{flag.name}/{spelling}" if spelling else flag.name, *declarations[1:]]
+        kind: Any = Annotated[bool | None, typer.Option(*on, **common)]
+    else:
+        kind = Annotated[list[str] | None, typer.Option(*declarations, metavar=flag.metavar, **common)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _help(name: str) -> str:
+    flag = flags()[name]
+    default = flag.shown
+    if not default and not is_switch(name):
+        value = getattr(Settings(), name)
+        default = "" if value in (None, ()) else f"{value:g}" if isinstance(value, float) else str(value)
+    return flag.help + (f" [default: {default}]" if default else "") + (f" [env: {flag.env}]" if flag.env else "")

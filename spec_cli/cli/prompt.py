@@ -1,0 +1,58 @@
+"""The prompt as text: from -p, -f, or standard input; always valid UTF-8."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from spec_cli.errors import FileError, SpecError, UsageError
+from spec_cli.settings import Settings
+
+_ESCAPE = re.compile(rb"\\(n|r|t|'|\"|\\|x[0-9a-fA-F]{2})")
+_PLAIN = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"'": b"'", b'"': b'"', b"\\": b"\\"}
+
+
+def user_text(settings: Settings) -> str:
+    """What to answer. Standard input is read only when neither -p nor -f is given.
+
+    Raises UsageError when there is nothing, when there are two prompts, or when it is not UTF-8.
+    """
+    if settings.prompt is not None and settings.file is not None:
+        raise UsageError("-p and -f both give a prompt: use one")
+    if settings.prompt is not None:
+        return argument(settings.prompt, "-p/--prompt", settings.escape)
+    if settings.file not in (None, "-"):
+        path = Path(settings.file or "")
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise FileError(f"-f/--file: {path}: {error.strerror}") from None
+        return _file_text(data, f"-f/--file: {path}", FileError)
+    if sys.stdin is None or (settings.file is None and sys.stdin.isatty()):
+        raise UsageError("no prompt: give -p TEXT or -f FILE, or pipe text in")
+    data = sys.stdin.buffer.read()
+    if not data:
+        raise UsageError("no prompt: standard input is empty (-p TEXT or -f FILE give one)")
+    return _file_text(data, "standard input", UsageError)
+
+
+def argument(text: str, flag: str, escape: bool) -> str:
+    """A command line text with its escapes read (common/common.cpp, string_process_escapes)."""
+    data = text.encode("utf-8", "surrogateescape")
+    if escape:
+        data = _ESCAPE.sub(lambda m: _PLAIN.get(m[1]) or bytes([int(m[1][1:], 16)]), data)
+    return _utf8(data, flag, UsageError)
+
+
+def _file_text(data: bytes, name: str, kind: type[SpecError]) -> str:
+    """File contents without a byte order mark and one final newline."""
+    text = _utf8(data, name, kind).removeprefix("\ufeff")
+    return text[:-1].removesuffix("\r") if text.endswith("\n") else text
+
+
+def _utf8(data: bytes, name: str, kind: type[SpecError]) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise kind(f"{name}: not UTF-8 at byte {error.start} (0x{data[error.start]:02x})") from None

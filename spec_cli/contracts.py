@@ -1,0 +1,116 @@
+"""What the parts hand to one another. Nothing here does any work."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from spec_cli.tokens import tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One sequence's part of a forward pass.
+
+    tokens: the whole text so far, guesses included.
+    sure: how many leading tokens are certain; the rest are guesses that may be taken back.
+    outputs: how many last rows of logits are wanted (0: only fill the memory).
+    """
+
+    sequence: int
+    tokens: array[int]
+    sure: int
+    outputs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Guessed tokens and the name of the drafter that made them (empty: none did).
+
+    probs: for each guess, the proposal's probability of every token; None means one-hot
+    (the guess was certain), which is what every drafter so far proposes.
+    """
+
+    tokens: array[int] = field(default_factory=tokens)
+    source: str = ""
+    probs: Seq[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def fit(self, limit: int, n_vocab: int) -> Draft:
+        """The longest prefix of at most `limit` ids that the target knows."""
+        known = 0
+        for token in self.tokens[: max(limit, 0)]:
+            if not 0 <= token < n_vocab:
+                break
+            known += 1
+        if known == len(self.tokens):
+            return self
+        return Draft(self.tokens[:known], self.source, self.probs and self.probs[:known])
+
+
+class Row(Protocol):
+    """One row of logits of the newest forward pass; it dies at the next one."""
+
+    @property
+    def logits(self) -> Any:
+        """float32 [n_vocab], a view into the backend's memory."""
+
+
+class Rows(Protocol):
+    """The rows that a `Pass` asked for, and what they cost."""
+
+    cached: int
+    decoded: int
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int, /) -> Row: ...
+
+
+class Target(Protocol):
+    """A model as a function of a whole token sequence."""
+
+    n_vocab: int
+
+    def forward(self, passes: Seq[Pass]) -> Seq[Rows]:
+        """The wanted rows of each pass; what the memory already holds is not computed again."""
+
+
+class Live(Protocol):
+    """A sequence that is being generated, as the loop sees it."""
+
+    id: int
+    tokens: array[int]
+    limit: int
+    finish: str | None
+
+    def sample(self, row: Row) -> int | None:
+        """The target's own choice at this row; None when no candidate is finite."""
+
+    def push(self, token: int) -> None:
+        """Take one token into the text; sets `finish` when it ends it."""
+
+    def end(self, reason: str) -> None:
+        """End the text without a token."""
+
+
+class Drafter(Protocol):
+    """One way of guessing. Wrong guesses cost time, never correctness.
+
+    name: as in `--spec-type`. n_max: the longest draft it makes.
+    """
+
+    name: str
+    n_max: int
+
+    def begin(self, sequence: Live) -> None:
+        """A new prompt was read into `sequence`."""
+
+    def draft(self, live: Seq[Live]) -> Seq[Draft]:
+        """At most `limit` guesses for each sequence, in order; `live` is not changed."""
+
+    def accepted(self, sequence: Live, n: int) -> None:
+        """How many guesses of the newest draft were right, whoever made it."""

@@ -1,0 +1,281 @@
+"""Builds the target, the draft and the drafters, runs the loop, closes everything."""
+
+from __future__ import annotations
+
+import secrets
+from array import array
+from collections.abc import Callable, Sequence as Seq
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from time import perf_counter
+from types import TracebackType
+
+from spec_cli import machine
+from spec_cli.drafters.chain import Chain
+from spec_cli.drafters.table import Choice, Parts, choose
+from spec_cli.errors import Interrupted, PromptError, UsageError
+from spec_cli.llama.abort import Abort
+from spec_cli.llama.fit import context_bytes
+from spec_cli.llama.model import Model, check_file, has_amx
+from spec_cli.llama.sampler import Sampler
+from spec_cli.llama.session import ContextParams, Session, cache_type, gpu_offload
+from spec_cli.llama.vocab import Vocab, require_compatible
+from spec_cli.sequence import Sequence
+from spec_cli.settings import Settings, seed_of
+from spec_cli.speculate import speculate
+from spec_cli.stats import Stats
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one prompt gave."""
+
+    text: str
+    tokens: array[int]
+    finish_reason: str
+    stop: str | None
+    seed: int
+    n_prompt: int
+    stats: Stats
+
+
+class Engine:
+    """A loaded target with its drafters. `say` gets each thing a person should know, once.
+
+    Raises UsageError, FileError or BackendError, with nothing left open.
+    """
+
+    def __init__(self, settings: Settings, say: Callable[[str], None] = lambda line: None) -> None:
+        self.settings = settings
+        self._said: set[str] = set()
+        self._say_line = say
+        self.abort = Abort()
+        with ExitStack() as stack:
+            self.choice, params, draft_params = self._plan(settings)
+            self._load(stack, params, draft_params)
+            self._stack = stack.pop_all()
+
+    def say(self, line: str) -> None:
+        """Tell the person, once."""
+        if line not in self._said:
+            self._said.add(line)
+            self._say_line(line)
+
+    def _plan(self, settings: Settings) -> tuple[Choice, ContextParams, ContextParams]:
+        """Check and size everything on dry models, before any weights are loaded."""
+        assert settings.model is not None
+        if settings.flash_attn == 0 and settings.cache_type_v not in ("f32", "f16", "bf16"):
+            raise UsageError(f"-ctv/--cache-type-v: {settings.cache_type_v} needs flash attention, and -fa is off")
+        if settings.flash_attn == 0 and settings.cache_type_v_draft not in ("f32", "f16", "bf16"):
+            raise UsageError(
+                f"-ctvd/--cache-type-v-draft: {settings.cache_type_v_draft} needs flash attention, and -fa is off"
+            )
+        for path, role in ((settings.model, "target"), (settings.model_draft, "draft")):
+            if path:
+                check_file(path, role)
+        with ExitStack() as stack:
+            target = stack.enter_context(Model(settings.model, "target", dry=True))
+            draft = None
+            if settings.model_draft:
+                draft = stack.enter_context(Model(settings.model_draft, "draft", dry=True))
+            choice = choose(
+                settings,
+                target_nextn=target.n_nextn,
+                draft_arch=draft.arch if draft else None,
+                draft_nextn=draft.n_nextn if draft else 0,
+            )
+            if draft and not choice.needs_model:
+                self.say(f"-md {settings.model_draft} is not used by {choice.types[0] if choice.types else 'none'}")
+                draft = None
+            if draft:
+                require_compatible(target.vocab, draft.vocab, str(target.path), str(draft.path))
+            return choice, *self._sizes(settings, choice, target, draft)
+
+    def _sizes(
+        self, settings: Settings, choice: Choice, target: Model, draft: Model | None
+    ) -> tuple[ContextParams, ContextParams]:
+        """Context sizes that the machine can hold. Raises UsageError when an explicit one cannot."""
+        threads = settings.threads if settings.threads > 0 else machine.usable_cores()
+        batch = settings.threads_batch if settings.threads_batch > 0 else threads
+        params = ContextParams(
+            n_ctx=settings.ctx_size or target.n_ctx_train,
+            n_batch=settings.batch_size,
+            n_ubatch=settings.ubatch_size,
+            n_outputs=1 + choice.longest(settings),
+            n_threads=threads,
+            n_threads_batch=batch,
+            flash_attn=settings.flash_attn,
+            type_k=cache_type(settings.cache_type_k),
+            type_v=cache_type(settings.cache_type_v),
+        )
+        draft_params = replace(
+            params,
+            n_outputs=1,
+            n_threads=settings.threads_draft if settings.threads_draft > 0 else threads,
+            n_threads_batch=settings.threads_batch_draft if settings.threads_batch_draft > 0 else batch,
+            type_k=cache_type(settings.cache_type_k_draft),
+            type_v=cache_type(settings.cache_type_v_draft),
+        )
+
+        def sized(n_ctx: int) -> tuple[ContextParams, ContextParams]:
+            mine, theirs = replace(params, n_ctx=n_ctx), replace(draft_params, n_ctx=settings.ctx_size_draft or n_ctx)
+            return tuple(
+                replace(
+                    p, n_batch=min(p.n_batch, _padded(p.n_ctx)), n_outputs=min(p.n_outputs, p.n_batch, _padded(p.n_ctx))
+                )
+                for p in (mine, theirs)
+            )  # type: ignore[return-value]
+
+        def bytes_of(n_ctx: int) -> int:
+            mine, theirs = sized(n_ctx)
+            return (context_bytes(target, mine) or 0) + (context_bytes(draft, theirs) or 0 if draft else 0)
+
+        if gpu_offload() and settings.gpu_layers != 0:
+            return sized(params.n_ctx)  # the cache lies on the device, which refuses what it cannot hold
+        free = machine.free_memory() - target.n_bytes - (draft.n_bytes if draft else 0)
+        n_ctx, need = params.n_ctx, bytes_of(params.n_ctx)
+        if settings.ctx_size:
+            if need > free:
+                where = settings.origins.get("ctx_size", "-c/--ctx-size")
+                raise UsageError(
+                    f"{where}: {n_ctx} tokens (-b {params.n_batch}, -ub {params.n_ubatch}) need {need / GIB:.1f} GiB, "
+                    f"{max(free, 0) / GIB:.1f} GiB are free"
+                )
+            return sized(n_ctx)
+        while need > free / 2 and n_ctx > 256:
+            n_ctx = max(256, min(n_ctx - 256, int(n_ctx * free / 2 / need)) // 256 * 256)
+            need = bytes_of(n_ctx)
+        if need > free:
+            raise UsageError(f"the smallest context needs {need / GIB:.1f} GiB, {max(free, 0) / GIB:.1f} GiB are free")
+        if n_ctx < params.n_ctx:
+            self.say(
+                f"context: {n_ctx} tokens of the model's {params.n_ctx}, to fit in half of the free memory (-c sets it)"
+            )
+        return sized(n_ctx)
+
+    def _load(self, stack: ExitStack, params: ContextParams, draft_params: ContextParams) -> None:
+        settings = self.settings
+        assert settings.model is not None
+        repack = settings.repack
+        if repack is None:
+            repack = not has_amx()
+            if not repack:
+                self.say("weights stay as they are: llama.cpp was built with AMX, which can crash (--repack uses it)")
+        model = Model(settings.model, "target", n_gpu_layers=settings.gpu_layers, repack=repack)
+        stack.callback(model.close)
+        self.vocab: Vocab = model.vocab
+        self.chat_template = model.meta("tokenizer.chat_template")
+        draft = None
+        if self.choice.needs_model and settings.model_draft:
+            draft = Model(settings.model_draft, "draft", n_gpu_layers=settings.gpu_layers_draft, repack=repack)
+            stack.callback(draft.close)
+        self.target = Session(model, params, self.abort)
+        stack.callback(self.target.close)
+        draft_session = None
+        if draft:
+            draft_session = Session(draft, draft_params, self.abort)
+            stack.callback(draft_session.close)
+        parts = Parts(draft_session, self.target.n_vocab, self.say)
+        self.drafter = Chain(self.choice.drafters(settings, parts), self.choice.n_max)
+
+    def generate(
+        self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None
+    ) -> Answer:
+        """Answer one prompt. An interruption (the abort byte) ends the text, it does not raise.
+
+        Raises PromptError when the prompt does not fit the context.
+        """
+        settings = settings or self.settings
+        if not prompt:
+            raise UsageError("the prompt is empty: this model adds no token of its own to start from")
+        if len(prompt) > self.target.n_ctx:
+            raise PromptError(f"the prompt has {len(prompt)} tokens, the context {self.target.n_ctx} (-c/--ctx-size)")
+        fixed = seed_of(settings)
+        seed = secrets.randbelow(0xFFFFFFFF) if fixed is None else fixed
+        parts: list[str] = []
+
+        def take(text: str) -> None:
+            parts.append(text)
+            emit(text)
+
+        sampler = Sampler(self.vocab, settings, seed, prompt)
+        s = Sequence(
+            0, prompt, sampler, self.vocab, n_predict=settings.predict, n_ctx=self.target.n_ctx,
+            stops=settings.stop, special=settings.special, emit=take,
+        )  # fmt: skip
+        try:
+            stats = self._run(s)
+        finally:
+            s.close()
+        assert s.finish is not None
+        return Answer("".join(parts), s.answer, s.finish, s.text.stop, seed, len(prompt), stats)
+
+    def _run(self, s: Sequence) -> Stats:
+        stats, start = Stats(), perf_counter()
+        reused = self.target.graphs_reused
+        try:
+            if not s.finish:
+                self.drafter.begin(s)
+            while not s.finish:
+                share_limits([s], self.target, self.drafter.n_max)
+                (done,) = speculate(self.target, self.drafter, [s])
+                if not stats.predicted_n:
+                    stats.add_prompt(done, perf_counter() - start)
+                    start = perf_counter()
+                else:
+                    stats.add(done)
+                    stats.predicted_s = perf_counter() - start
+                if self.abort:
+                    raise Interrupted("interrupted")
+        except Interrupted:
+            s.end("interrupted")
+            if not stats.predicted_n:
+                stats.prompt_n, stats.prompt_s = len(self.target.held(s.id)), perf_counter() - start
+        stats.graphs_reused = self.target.graphs_reused - reused
+        return stats
+
+    def why_nothing_drafted(self, stats: Stats) -> str:
+        """The reason for an answer without a single guess, in a few words."""
+        types = self.choice.types
+        if not types:
+            return "none, nothing was drafted"
+        if not self.drafter.n_max:
+            return "--spec-draft-n-max 0, nothing was drafted"
+        if self.target.n_outputs < 2:
+            return f"a batch of {self.target.n_batch} (-b) leaves no room for guesses"
+        if stats.rounds < 1:
+            return "the answer ended before the first draft"
+        if types == ("ngram-simple",):
+            return "ngram-simple found no repeats"
+        return f"{','.join(types)} made no guess"
+
+    def close(self) -> None:
+        """Free contexts, then models, once."""
+        self._stack.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def share_limits(live: Seq[Sequence], target: Session, n_max: int) -> None:
+    """How many guesses each sequence may get now: the one place that bounds a draft.
+
+    A sequence's first round is draft-free, as in llama.cpp. Later: the drafter's n_max, what is left
+    of -n, the room in the context, and this sequence's share of the rows of one pass.
+    """
+    share = target.n_outputs // max(1, len(live)) - 1
+    for s in live:
+        left = n_max if s.remaining is None else s.remaining - 1
+        s.limit = max(0, min(n_max, left, target.n_ctx - len(s.tokens), share)) if s.emitted else 0
+
+
+def _padded(n_ctx: int) -> int:
+    """llama.cpp rounds a context up to a multiple of 256."""
+    return -(-n_ctx // 256) * 256

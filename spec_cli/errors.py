@@ -1,0 +1,39 @@
+"""What can go wrong, for a human: one line of text and an exit code."""
+
+from __future__ import annotations
+
+
+class SpecError(Exception):
+    """Anything that ends a run. Its text is shown as one line; `exit_code` goes to the shell."""
+
+    exit_code = 5
+
+
+class UsageError(SpecError):
+    """A flag, an environment variable or a configuration key that cannot be used."""
+
+    exit_code = 2
+
+
+class FileError(SpecError):
+    """A file, a model or a vocabulary that cannot be used."""
+
+    exit_code = 3
+
+
+class PromptError(SpecError):
+    """The prompt does not fit the context."""
+
+    exit_code = 4
+
+
+class BackendError(SpecError):
+    """llama.cpp failed although everything was checked."""
+
+    exit_code = 5
+
+
+class Interrupted(SpecError):
+    """The run was stopped from outside: Ctrl-C (130) or SIGTERM (143)."""
+
+    exit_code = 130

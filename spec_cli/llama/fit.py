@@ -1,0 +1,43 @@
+"""What a context would cost, asked of llama.cpp itself without allocating it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from spec_cli.llama import log
+from spec_cli.llama.log import C
+from spec_cli.llama.model import Model
+from spec_cli.llama.session import ContextParams
+
+_SIZE = re.compile(r"(KV|RS|output|compute) buffer size\s*=\s*([\d.]+) MiB|: size =\s*([\d.]+) MiB \(\s*(\d+) cells")
+_MIB = 1 << 20
+_PROBE = 1 << 16  # a dry context still books its cells: larger ones are scaled up from this size
+_CELL = 64  # bytes of bookkeeping a cell
+
+
+def context_bytes(dry: Model, params: ContextParams) -> int | None:
+    """Memory in bytes that a context of these sizes takes, for a model loaded with `dry`.
+
+    llama.cpp plans the whole context, cache and compute buffers alike, and logs the sizes.
+    None when it refuses (the real creation will say why).
+    """
+    asked = max(params.n_ctx, 256)
+    probed = min(asked, _PROBE)
+    with log.capture() as lines:
+        ctx = C.llama_init_from_model(dry.handle, replace(params, n_ctx=probed).c())
+    if not ctx:
+        return None
+    cells = C.llama_n_ctx(ctx)
+    C.llama_free(ctx)
+    scale = asked / probed
+    total = float(asked * params.n_sequences * _CELL)
+    for line in lines:
+        found = _SIZE.search(line)
+        if not found:
+            continue
+        if found[3]:  # a cache: one that holds a window only does not grow with the context
+            total += float(found[3]) * _MIB * (scale if int(found[4]) == cells else 1)
+        elif found[1] in ("output", "compute"):
+            total += float(found[2]) * _MIB * (scale if found[1] == "compute" else 1)
+    return int(total)

@@ -1,0 +1,95 @@
+"""A GGUF file in memory: its weights, its facts, its vocabulary."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from types import TracebackType
+
+from spec_cli.errors import FileError
+from spec_cli.llama import log
+from spec_cli.llama.log import C
+from spec_cli.llama.vocab import Vocab
+
+
+def has_amx() -> bool:
+    """Whether this build of llama.cpp would use Intel AMX tiles.
+
+    Its kernels crash when compiled by common releases of GCC, whose `_tile_loadconfig` does not
+    tell the compiler which memory it reads; llama.cpp's own tools crash the same way.
+    """
+    return b"AMX_INT8 = 1" in C.llama_print_system_info()
+
+
+def check_file(path: Path, role: str) -> None:
+    """Say what is wrong with a model path before C sees it. Raises FileError."""
+    try:
+        if path.is_dir():
+            raise FileError(f"{role} model {path} is a directory, not a GGUF file")
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except FileNotFoundError:
+        raise FileError(f"{role} model {path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise FileError(f"{role} model {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if magic != b"GGUF":
+        raise FileError(f"{role} model {path} is not a GGUF file (it starts with {magic!r})")
+
+
+class Model:
+    """Weights and vocabulary. Free the contexts made from it first.
+
+    repack: may lay weights out anew for faster kernels (llama.cpp's --repack).
+    dry: read the header and the vocabulary, allocate nothing: enough to compare vocabularies and
+    to ask what a context would cost.
+    Raises FileError when llama.cpp refuses the file.
+    """
+
+    def __init__(
+        self, path: Path, role: str, *, n_gpu_layers: int = -1, repack: bool = True, dry: bool = False
+    ) -> None:
+        check_file(path, role)
+        self.path, self.role = path, role
+        params = C.llama_model_default_params()
+        params.n_gpu_layers, params.use_extra_bufts = n_gpu_layers, repack
+        if dry:
+            params.no_alloc, params.load_mode = True, C.LLAMA_LOAD_MODE_NONE
+        log.forget()
+        self.handle = C.llama_model_load_from_file(os.fsencode(path), params)
+        if not self.handle:
+            raise FileError(f"{role} model {path} cannot be loaded: {log.reason()}")
+        self.vocab = Vocab(C.llama_model_get_vocab(self.handle))
+        self.arch = self.meta("general.architecture") or ""
+        self.n_ctx_train: int = C.llama_model_n_ctx_train(self.handle)
+        self.n_swa: int = C.llama_model_n_swa(self.handle)
+        self.n_nextn: int = C.llama_model_n_layer_nextn(self.handle)
+        self.n_bytes: int = C.llama_model_size(self.handle)
+        self.can_drop_suffix = not (C.llama_model_is_recurrent(self.handle) or C.llama_model_is_hybrid(self.handle))
+        if not self.vocab.size or not C.llama_model_has_decoder(self.handle) or C.llama_model_has_encoder(self.handle):
+            self.close()
+            raise FileError(f"{role} model {path} is not a decoder-only language model")
+
+    def meta(self, key: str) -> str | None:
+        """A scalar or string of the file's metadata; arrays are not readable this way."""
+        size = 256
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = C.llama_model_meta_val_str(self.handle, key.encode(), buffer, size)
+            if n < size:
+                return None if n < 0 else buffer.value.decode("utf-8", "replace")
+            size = n + 1
+
+    def close(self) -> None:
+        """Free the weights, once."""
+        handle, self.handle = self.handle, None
+        if handle:
+            C.llama_model_free(handle)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,318 @@
+"""`forward`: a model as a function of whole token sequences, over a memory that is only a cache.
+
+Prefill, reuse of a common prefix, rollback of rejected guesses and models that cannot forget a
+suffix are all this one function. Its invariant: what a sequence is said to hold is exactly what
+the memory holds, also after an error, an abort or a refused removal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spec_cli.contracts import Pass
+from spec_cli.errors import BackendError, Interrupted
+from spec_cli.llama import log
+from spec_cli.llama.abort import Abort
+from spec_cli.llama.log import C
+from spec_cli.llama.model import Model
+from spec_cli.tokens import common_prefix, tokens
+
+PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: of a hybrid model, the recurrent part
+MOST_RIDING = 4  # certain tokens that may be decoded again with a draft rather than on their own
+
+
+@dataclass(slots=True)
+class _Held:
+    """What the memory holds of one sequence."""
+
+    tokens: array[int] = field(default_factory=tokens)
+    known: bool = True  # False between the start of a decode and its success
+    checkpoint: ctypes.Array[ctypes.c_char] | None = None  # recurrent state after `saved` tokens
+    saved: int = 0
+
+
+@dataclass(slots=True)
+class _Work:
+    """A pass on its way: `at` tokens of it are in the memory, `first` is decoded before the guesses."""
+
+    want: Pass
+    held: _Held
+    at: int
+    first: int
+    rows: LogitRows
+
+
+class LogitRow:
+    """A row of logits, read where the newest decode left it."""
+
+    __slots__ = ("_ctx", "_index", "_n_vocab")
+
+    def __init__(self, ctx: int, index: int, n_vocab: int) -> None:
+        self._ctx, self._index, self._n_vocab = ctx, index, n_vocab
+
+    @property
+    def logits(self) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """float32 [n_vocab], valid until the next forward pass."""
+        pointer = C.llama_get_logits_ith(self._ctx, self._index)
+        if not pointer:
+            raise BackendError(f"llama.cpp has no logits for row {self._index}")
+        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        return np.frombuffer(memoryview((ctypes.c_float * self._n_vocab).from_address(address or 0)), np.float32)
+
+    def sample(self, chain: int) -> int:
+        """The token that a C sampler chain takes from this row (applies and accepts)."""
+        return int(C.llama_sampler_sample(chain, self._ctx, self._index))
+
+
+@dataclass(slots=True)
+class LogitRows:
+    """The rows of one pass, how many of its tokens were reused and how many decoded."""
+
+    cached: int = 0
+    decoded: int = 0
+    rows: list[LogitRow] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: int) -> LogitRow:
+        return self.rows[i]
+
+
+def cache_type(name: str) -> int:
+    """A type of cached keys or values by its flag's name, e.g. q8_0."""
+    return int(getattr(C, f"GGML_TYPE_{name.upper()}"))
+
+
+def gpu_offload() -> bool:
+    """Whether this build of llama.cpp can use a GPU."""
+    return bool(C.llama_supports_gpu_offload())
+
+
+@dataclass(frozen=True, slots=True)
+class ContextParams:
+    """Sizes and types of one context; every size is checked before C sees it."""
+
+    n_ctx: int
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_sequences: int = 1
+    n_outputs: int = 1
+    n_threads: int = 1
+    n_threads_batch: int = 1
+    flash_attn: int = -1
+    type_k: int = C.GGML_TYPE_F16
+    type_v: int = C.GGML_TYPE_F16
+
+    def c(self) -> Any:
+        """As llama.cpp's struct, with the values of its tools where the library's defaults differ."""
+        params = C.llama_context_default_params()
+        params.n_ctx = self.n_ctx * self.n_sequences
+        params.n_batch, params.n_ubatch = self.n_batch, min(self.n_ubatch, self.n_batch)
+        params.n_seq_max, params.kv_unified = self.n_sequences, True
+        params.n_outputs_max, params.n_outputs_max_per_seq = self.n_outputs, self.n_outputs
+        params.n_threads, params.n_threads_batch = self.n_threads, self.n_threads_batch
+        params.flash_attn_type = self.flash_attn
+        params.type_k, params.type_v = self.type_k, self.type_v
+        params.swa_full, params.no_perf = False, False
+        return params
+
+
+class Session:
+    """One llama_context that holds `n_sequences` texts of up to `n_ctx` tokens each."""
+
+    def __init__(self, model: Model, params: ContextParams, abort: Abort | None = None) -> None:
+        self.model, self.params = model, params
+        log.forget()
+        self._ctx = C.llama_init_from_model(model.handle, params.c())
+        if not self._ctx:
+            raise BackendError(f"no context for {model.role} model {model.path}: {log.reason()}")
+        self._memory = C.llama_get_memory(self._ctx)
+        self.abort = abort or Abort()
+        C.llama_set_abort_callback(self._ctx, self.abort.callback, self.abort.data)
+        self.n_vocab = model.vocab.size
+        self.n_ctx: int = C.llama_n_ctx(self._ctx) // params.n_sequences
+        self.n_batch: int = C.llama_n_batch(self._ctx)
+        self.n_outputs = min(params.n_outputs, self.n_batch)
+        self._held = [_Held() for _ in range(params.n_sequences)]
+        self._make_batch()
+
+    def _make_batch(self) -> None:
+        n = self.n_batch
+        self._token, self._pos, self._seq = (np.zeros(n, np.int32) for _ in range(3))
+        self._one, self._output = np.ones(n, np.int32), np.zeros(n, np.int8)
+        each = self._seq.ctypes.data + self._seq.itemsize * np.arange(n, dtype=np.uintp)
+        self._seq_pointers = each  # llama_batch wants one pointer to a list of sequences for each token
+        at = ctypes.POINTER
+        self._batch = C.llama_batch(
+            n_tokens=0,
+            token=self._token.ctypes.data_as(at(ctypes.c_int32)),
+            pos=self._pos.ctypes.data_as(at(ctypes.c_int32)),
+            n_seq_id=self._one.ctypes.data_as(at(ctypes.c_int32)),
+            seq_id=self._seq_pointers.ctypes.data_as(at(at(ctypes.c_int32))),
+            logits=self._output.ctypes.data_as(at(ctypes.c_int8)),
+        )
+
+    def held(self, sequence: int) -> array[int]:
+        """The tokens of a sequence that the memory holds now."""
+        held = self._held[sequence]
+        return held.tokens[:] if held.known else tokens()
+
+    def forward(self, passes: Seq[Pass]) -> list[LogitRows]:
+        """Decode what the memory lacks of each text and return the wanted rows of each.
+
+        All rows come from the last llama_decode of the call and die at the next one.
+        Raises Interrupted when the abort byte is set, BackendError when llama.cpp fails; both leave
+        every sequence usable.
+        """
+        self._check(passes)
+        work = [self._begin(p) for p in passes]
+        self._decode_in_pieces([(w, w.first) for w in work if w.first > w.at], keep=0)
+        for w in work:
+            if not self.model.can_drop_suffix and len(w.want.tokens) > w.want.sure and w.at <= w.want.sure:
+                self._save(w)
+        n_outputs = sum(p.outputs for p in passes)
+        self._decode_in_pieces([(w, len(w.want.tokens) - w.want.outputs) for w in work], keep=n_outputs)
+        return [w.rows for w in work]
+
+    def _check(self, passes: Seq[Pass]) -> None:
+        """Our own mistakes, caught before they become assertions in C."""
+        outputs = sum(p.outputs for p in passes)
+        assert outputs <= self.n_outputs, f"{outputs} outputs where the context has {self.n_outputs}"
+        assert len({p.sequence for p in passes}) == len(passes), "one pass for each sequence"
+        for p in passes:
+            assert 0 <= p.outputs <= len(p.tokens) <= self.n_ctx, f"{len(p.tokens)} tokens in {self.n_ctx}"
+
+    def _begin(self, p: Pass) -> _Work:
+        """Drop what the text no longer has; decide how much is decoded before a checkpoint."""
+        held = self._held[p.sequence]
+        at = self._cut(p.sequence, min(common_prefix(held.tokens, p.tokens), len(p.tokens) - p.outputs))
+        first, guesses = at, len(p.tokens) - p.sure
+        if guesses and not self.model.can_drop_suffix and p.sure - at > min(guesses, MOST_RIDING):
+            # Riding along with every draft would be quadratic: settle them, checkpoint there.
+            first = min(p.sure, len(p.tokens) - p.outputs)
+        return _Work(p, held, at, first, LogitRows(cached=at))
+
+    def _cut(self, sequence: int, keep: int) -> int:
+        """Make the memory hold at most `keep` tokens of a sequence; return how many it holds."""
+        held = self._held[sequence]
+        if held.known and keep == len(held.tokens):
+            return keep
+        if held.known and keep and self._window_reaches(sequence, keep) and self._remove(sequence, keep):
+            at = keep
+        elif held.checkpoint is not None and 0 < held.saved <= keep and self._restore(sequence, held):
+            at = held.saved
+        else:
+            C.llama_memory_seq_rm(self._memory, sequence, -1, -1)  # the whole range never fails
+            at = 0
+        del held.tokens[at:]
+        held.known = True
+        if held.saved > at:
+            held.checkpoint, held.saved = None, 0
+        return at
+
+    def _window_reaches(self, sequence: int, keep: int) -> bool:
+        """Whether a sliding window still holds all that position `keep` looks at.
+
+        seq_rm would say yes and the logits would be wrong.
+        """
+        if not self.model.n_swa:
+            return True
+        return int(C.llama_memory_seq_pos_min(self._memory, sequence)) <= max(0, keep - self.model.n_swa)
+
+    def _remove(self, sequence: int, start: int) -> bool:
+        return bool(C.llama_memory_seq_rm(self._memory, sequence, start, -1))
+
+    def _restore(self, sequence: int, held: _Held) -> bool:
+        assert held.checkpoint is not None
+        size = len(held.checkpoint)
+        data = ctypes.cast(held.checkpoint, ctypes.POINTER(ctypes.c_uint8))
+        if C.llama_state_seq_set_data_ext(self._ctx, data, size, sequence, PARTIAL_ONLY) != size:
+            return False
+        return self._remove(sequence, held.saved)
+
+    def _save(self, w: _Work) -> None:
+        """Checkpoint the recurrent state at `w.at`, unless the last checkpoint is there already."""
+        held, sequence = w.held, w.want.sequence
+        if held.checkpoint is not None and held.saved == w.at:
+            return
+        size = C.llama_state_seq_get_size_ext(self._ctx, sequence, PARTIAL_ONLY)
+        buffer = held.checkpoint
+        if buffer is None or len(buffer) != size:
+            buffer = ctypes.create_string_buffer(size)
+        held.checkpoint, held.saved = None, 0
+        data = ctypes.cast(buffer, ctypes.POINTER(ctypes.c_uint8))
+        if w.at and C.llama_state_seq_get_data_ext(self._ctx, data, size, sequence, PARTIAL_ONLY) == size:
+            held.checkpoint, held.saved = buffer, w.at
+
+    def _decode_in_pieces(self, parts: list[tuple[_Work, int]], keep: int) -> None:
+        """Decode each work up to its end in chunks of n_batch; the last chunk takes `keep` output rows along."""
+        waiting = sum(end - w.at for w, end in parts)
+        while waiting + keep > self.n_batch:
+            waiting -= self._decode(parts, min(self.n_batch, waiting), outputs=False)
+        if waiting or keep:
+            self._decode(parts, waiting, outputs=keep > 0)
+
+    def _decode(self, parts: list[tuple[_Work, int]], room: int, outputs: bool) -> int:
+        """One llama_decode of up to `room` waiting tokens and, if asked, all output rows. Returns the former."""
+        n, taken, spans = 0, 0, []
+        for w, end in parts:
+            stop = min(end, w.at + room - taken)
+            taken += stop - w.at
+            if outputs:
+                stop = len(w.want.tokens)
+            count = stop - w.at
+            if not count:
+                continue
+            span = slice(n, n + count)
+            self._token[span] = w.want.tokens[w.at : stop]
+            self._pos[span] = np.arange(w.at, stop, dtype=np.int32)
+            self._seq[span] = w.want.sequence
+            self._output[span] = 0
+            if outputs and w.want.outputs:
+                first = n + count - w.want.outputs
+                self._output[first : n + count] = 1
+                w.rows.rows = [LogitRow(self._ctx, i, self.n_vocab) for i in range(first, n + count)]
+            spans.append((w, stop))
+            n += count
+        self._batch.n_tokens = n
+        for w, _ in spans:
+            w.held.known = False
+        code = C.llama_decode(self._ctx, self._batch)
+        if code:
+            for w, _ in spans:
+                self._resync(w)
+            if code == 2:
+                raise Interrupted("interrupted")
+            raise BackendError(f"llama_decode returned {code} for {n} tokens of {self.model.path}: {log.reason()}")
+        for w, stop in spans:
+            w.rows.decoded += stop - w.at
+            w.held.tokens.extend(w.want.tokens[w.at : stop])
+            w.held.known, w.at = True, stop
+        return taken
+
+    def _resync(self, w: _Work) -> None:
+        """After a failed decode: believe what the memory says, if it can be believed."""
+        sequence, held = w.want.sequence, w.held
+        if self.model.can_drop_suffix:
+            at = int(C.llama_memory_seq_pos_max(self._memory, sequence)) + 1
+            held.tokens, held.known = w.want.tokens[:at], True
+        else:  # the state is garbage, although it counts the aborted tokens
+            self._cut(sequence, held.saved)
+
+    @property
+    def graphs_reused(self) -> int:
+        """How many passes could reuse the last compute graph (llama_perf_context)."""
+        return int(C.llama_perf_context(self._ctx).n_reused)
+
+    def close(self) -> None:
+        """Free the context, once, before its model."""
+        ctx, self._ctx = self._ctx, None
+        if ctx:
+            C.llama_free(ctx)

@@ -1,0 +1,106 @@
+"""Token ids, their text, and whether two vocabularies may speculate together."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from functools import cached_property
+
+from spec_cli.errors import FileError
+from spec_cli.llama.log import C
+from spec_cli.tokens import tokens
+
+TYPES = {0: "none", 1: "SPM", 2: "BPE", 3: "WPM", 4: "UGM", 5: "RWKV", 6: "PLAMO2"}  # enum llama_vocab_type
+MAX_SIZE_DIFFERENCE = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
+FIRST_COMPARED_ID = 5  # SPEC_VOCAB_CHECK_START_TOKEN_ID
+
+
+class Vocab:
+    """The vocabulary of a loaded model (which owns the memory behind it)."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self.size: int = C.llama_vocab_n_tokens(handle)
+        self.type: int = C.llama_vocab_type(handle)
+        self.bos: int = C.llama_vocab_bos(handle)
+        self.eos: int = C.llama_vocab_eos(handle)
+        self.add_bos: bool = C.llama_vocab_get_add_bos(handle)
+        self.add_eos: bool = C.llama_vocab_get_add_eos(handle)
+
+    @cached_property
+    def controls(self) -> list[str]:
+        """The texts that `tokenize(parse_special=True)` reads as control tokens, longest first."""
+        kinds = C.LLAMA_TOKEN_ATTR_CONTROL | C.LLAMA_TOKEN_ATTR_UNKNOWN
+        ids = (i for i in range(self.size) if C.llama_vocab_get_attr(self._handle, i) & kinds)
+        return sorted({text for i in ids if (text := self.text(i))}, key=lambda text: (-len(text), text))
+
+    @cached_property
+    def suppressed(self) -> list[int]:
+        """Ids that the model file wants never sampled (tokenizer.ggml.suppress_tokens)."""
+        n = ctypes.c_int32()
+        ids = C.llama_vocab_get_suppress_tokens(self._handle, ctypes.byref(n))
+        return [int(ids[i]) for i in range(n.value)] if ids else []
+
+    def is_end(self, token: int) -> bool:
+        """Whether this id ends generation: a model has several of them."""
+        return bool(C.llama_vocab_is_eog(self._handle, token))
+
+    def text(self, token: int) -> str:
+        """The token as the file spells it, e.g. '<|im_end|>' or 'Ġthe'."""
+        if not 0 <= token < self.size:
+            return ""
+        return (C.llama_vocab_get_text(self._handle, token) or b"").decode("utf-8", "replace")
+
+    def piece(self, token: int, special: bool = False) -> bytes:
+        """The bytes that the token stands for; control tokens are empty unless `special`."""
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = C.llama_token_to_piece(self._handle, token, buffer, size, 0, special)
+            if n >= 0:
+                return buffer.raw[:n]
+            size = -n
+
+    def tokenize(self, text: bytes, *, add_special: bool, parse_special: bool) -> array[int]:
+        """Token ids of UTF-8 text; `parse_special` reads control-token strings as control tokens."""
+        size = len(text) + 2
+        while True:
+            buffer = (ctypes.c_int32 * size)()
+            n = C.llama_tokenize(self._handle, text, len(text), buffer, size, add_special, parse_special)
+            if n >= 0:
+                return tokens(buffer[:n])
+            size = -n
+
+
+def require_compatible(target: Vocab, draft: Vocab, target_name: str, draft_name: str) -> None:
+    """Refuse a draft whose ids mean other text than the target's.
+
+    llama.cpp's rule (common/speculative.cpp, common_speculative_are_compatible), with its reasons,
+    which there are debug messages.
+    Raises FileError with the first thing that differs.
+    """
+
+    def refuse(what: str) -> FileError:
+        return FileError(f"draft model {draft_name} does not fit target {target_name}: {what}")
+
+    if target.type != draft.type:
+        ours, theirs = TYPES.get(target.type, str(target.type)), TYPES.get(draft.type, str(draft.type))
+        raise refuse(f"vocabulary type {theirs} where the target has {ours}")
+    for what, adds, other_adds, id_, other_id in (
+        ("BOS", target.add_bos, draft.add_bos, target.bos, draft.bos),
+        ("EOS", target.add_eos, draft.add_eos, target.eos, draft.eos),
+    ):
+        if adds != other_adds or (adds and id_ != other_id):
+            say = "adds {what} (id {id})".format
+            raise refuse(
+                f"it {say(what=what, id=other_id) if other_adds else f'adds no {what}'}, "
+                f"the target {say(what=what, id=id_) if adds else f'adds no {what}'}"
+            )
+    if abs(target.size - draft.size) > MAX_SIZE_DIFFERENCE:
+        raise refuse(
+            f"{draft.size} tokens where the target has {target.size} (at most {MAX_SIZE_DIFFERENCE} may be missing)"
+        )
+    text, a, b = C.llama_vocab_get_text, target._handle, draft._handle
+    for i in range(FIRST_COMPARED_ID, min(target.size, draft.size)):
+        if text(a, i) != text(b, i):
+            raise refuse(f"token {i} is {draft.text(i)!r} where the target has {target.text(i)!r}")

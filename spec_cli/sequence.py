@@ -1,0 +1,79 @@
+"""One text in the making: its tokens, its sampler, and what ends it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence as Seq
+
+from spec_cli.contracts import Row
+from spec_cli.llama.sampler import Sampler
+from spec_cli.llama.vocab import Vocab
+from spec_cli.text import TextStream
+
+
+class Sequence:
+    """A prompt and the answer that grows behind it.
+
+    n_predict: most tokens to sample, negative for no bound. n_ctx: positions that the memory has;
+    the last token may be sampled without one, as nothing is decoded after it.
+    """
+
+    def __init__(
+        self, id: int, prompt: array[int], sampler: Sampler, vocab: Vocab, *, n_predict: int, n_ctx: int,
+        stops: Seq[str] = (), special: bool = False, emit: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
+        self.id, self.tokens, self.n_prompt = id, prompt[:], len(prompt)
+        self.limit = 0
+        self.finish: str | None = None
+        self.text = TextStream(stops, emit)
+        self._sampler, self._vocab, self._special = sampler, vocab, special
+        self._n_ctx = n_ctx
+        self._ends = array("q")  # for each answer token: bytes of text up to and with it
+        self._n_predict = n_predict
+        if n_predict == 0:
+            self.end("length")
+
+    @property
+    def emitted(self) -> int:
+        """Tokens sampled so far, an end token included."""
+        return len(self.tokens) - self.n_prompt
+
+    @property
+    def remaining(self) -> int | None:
+        """Tokens that may still be sampled; None without a bound."""
+        return None if self._n_predict < 0 else self._n_predict - self.emitted
+
+    @property
+    def answer(self) -> array[int]:
+        """The answer's tokens, up to where its text ends: nothing of a stop string, no unprinted end token."""
+        kept = sum(1 for end in self._ends if end <= self.text.n_bytes)
+        return self.tokens[self.n_prompt : self.n_prompt + kept]
+
+    def sample(self, row: Row) -> int | None:
+        """The target's choice at this row; None when no candidate is finite."""
+        return self._sampler.sample(row)  # type: ignore[arg-type]
+
+    def push(self, token: int) -> None:
+        """Take a sampled token. A stop wins over the length on the same token."""
+        self.tokens.append(token)
+        ended = self._vocab.is_end(token)
+        if not ended or self._special:
+            piece = self._vocab.piece(token, self._special)
+            self._ends.append(len(piece) + (self._ends[-1] if self._ends else 0))
+            ended = self.text.feed(piece) or ended
+        if ended:
+            self.end("stop")
+        elif self.remaining == 0:
+            self.end("length")
+        elif len(self.tokens) > self._n_ctx:
+            self.end("context")
+
+    def end(self, reason: str) -> None:
+        """End the text, once; held-back text is released."""
+        if self.finish is None:
+            self.finish = reason
+            self.text.close()
+
+    def close(self) -> None:
+        """Free the sampler."""
+        self._sampler.close()

@@ -1,0 +1,401 @@
+"""Every option, declared once: flags, environment name, default, range, help.
+
+This table makes the command line, the keys of models.toml, and the checks on all of them.
+Names, aliases, environment names and defaults are llama-server's (common/arg.cpp).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from spec_cli.errors import UsageError
+
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+MOST_CTX = 1 << 24  # no GGUF knows more positions; what fits is asked of the machine
+MOST_THREADS = 512  # GGML_MAX_N_THREADS: more are a segmentation fault
+MOST_GUESSES = 1024
+RANDOM_SEED = 0xFFFFFFFF
+INT32 = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One option: its spellings, where else it can be set, and what it may be."""
+
+    names: tuple[str, ...]
+    help: str
+    panel: str
+    metavar: str = ""
+    env: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    parse: Callable[[str], Any] | None = None
+    shown: str = ""  # the default, where the Python value does not say it
+    command_line_only: bool = False
+    off: tuple[str, ...] = ()  # spellings that turn a switch off
+
+    @property
+    def name(self) -> str:
+        """The first long name, the canonical one."""
+        return next(name for name in self.names if name.startswith("--"))
+
+    @property
+    def key(self) -> str:
+        """The key in models.toml."""
+        return self.name.removeprefix("--")
+
+
+def option(default: Any, *names: str, panel: str, help: str, **more: Any) -> Any:
+    """A field of `Settings` that is a flag."""
+    return field(default=default, metadata={"flag": Flag(names, help, panel, **more)})
+
+
+def gpu_layers(text: str) -> int:
+    """`auto`, `all` or a number of layers."""
+    return {"auto": -1, "all": -2}[text] if text in ("auto", "all") else int(text)
+
+
+def flash_attention(text: str) -> int:
+    """llama.cpp's words for on, off and auto."""
+    words = {
+        "on": 1,
+        "enabled": 1,
+        "true": 1,
+        "1": 1,
+        "off": 0,
+        "disabled": 0,
+        "false": 0,
+        "0": 0,
+        "auto": -1,
+        "-1": -1,
+    }
+    return words[text]
+
+
+def spec_types(text: str) -> tuple[str, ...]:
+    """A comma list; repeated flags arrive joined by commas."""
+    return tuple(word.strip() for word in text.split(","))
+
+
+MODEL, CONTEXT, PROMPT = "Model", "Context and speed", "Prompt"
+SAMPLING, SPECULATION, OUTPUT = "Sampling", "Speculation", "Output"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All options of one run, checked. Defaults are llama.cpp's unless the help says otherwise."""
+
+    # fmt: off
+    model: Path | None = option(
+        None, "-m", "--model", panel=MODEL, metavar="GGUF|NAME", env="LLAMA_ARG_MODEL",
+        shown="the demo model, if installed",
+        help="The target: a GGUF file, or a name from models.toml.",
+    )
+    model_draft: Path | None = option(
+        None, "-md", "--model-draft", "--spec-draft-model", panel=MODEL, metavar="GGUF",
+        env="LLAMA_ARG_SPEC_DRAFT_MODEL",
+        help="A small GGUF of the same vocabulary that guesses. Alone it means --spec-type draft-simple "
+        "(llama.cpp ignores it then).",
+    )
+    gpu_layers: int = option(
+        -1, "-ngl", "--gpu-layers", "--n-gpu-layers", panel=MODEL, metavar="N|auto|all",
+        env="LLAMA_ARG_N_GPU_LAYERS", parse=gpu_layers, low=-2, high=INT32, shown="auto",
+        help="Layers of the target that go to the GPU.",
+    )
+    gpu_layers_draft: int = option(
+        -1, "-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl", panel=MODEL,
+        metavar="N|auto|all", env="LLAMA_ARG_N_GPU_LAYERS_DRAFT", parse=gpu_layers, low=-2, high=INT32, shown="auto",
+        help="The same for the draft model.",
+    )
+    repack: bool | None = option(
+        None, "--repack", panel=MODEL, env="LLAMA_ARG_REPACK", off=("-nr", "--no-repack"),
+        shown="on, but off where llama.cpp was built with AMX, which can crash",
+        help="Lay weights out anew for faster kernels; --no-repack keeps them as they are.",
+    )
+    config: Path | None = option(
+        None, "--config", panel=MODEL, metavar="FILE", env="SPEC_CLI_CONFIG", command_line_only=True,
+        shown="models.toml in the user's config folder",
+        help="A models.toml with named models and defaults.",
+    )
+    ctx_size: int = option(
+        0, "-c", "--ctx-size", panel=CONTEXT, metavar="N", env="LLAMA_ARG_CTX_SIZE", low=0, high=MOST_CTX,
+        shown="the model's own, as memory allows",
+        help="Tokens of context, prompt and answer together; rounded up to a multiple of 256.",
+    )
+    ctx_size_draft: int = option(
+        0, "-cd", "--ctx-size-draft", panel=CONTEXT, metavar="N", low=0, high=MOST_CTX, shown="as the target",
+        help="The draft model's context (not in llama.cpp); past its end drafting stops.",
+    )
+    batch_size: int = option(
+        2048, "-b", "--batch-size", panel=CONTEXT, metavar="N", env="LLAMA_ARG_BATCH", low=1, high=MOST_CTX,
+        help="Most tokens in one call; a draft and its root must fit.",
+    )
+    ubatch_size: int = option(
+        512, "-ub", "--ubatch-size", panel=CONTEXT, metavar="N", env="LLAMA_ARG_UBATCH", low=1, high=MOST_CTX,
+        help="Most tokens computed at once.",
+    )
+    threads: int = option(
+        -1, "-t", "--threads", panel=CONTEXT, metavar="N", env="LLAMA_ARG_THREADS", low=-1, high=MOST_THREADS,
+        shown="physical cores this process may use",
+        help="Threads for one token at a time.",
+    )
+    threads_batch: int = option(
+        -1, "-tb", "--threads-batch", panel=CONTEXT, metavar="N", low=-1, high=MOST_THREADS, shown="as -t",
+        help="Threads for several tokens at once: prompts and verification.",
+    )
+    threads_draft: int = option(
+        -1, "-td", "--threads-draft", "--spec-draft-threads", panel=CONTEXT, metavar="N", low=-1, high=MOST_THREADS,
+        shown="as -t",
+        help="The same as -t, for the draft model.",
+    )
+    threads_batch_draft: int = option(
+        -1, "-tbd", "--threads-batch-draft", "--spec-draft-threads-batch", panel=CONTEXT, metavar="N", low=-1,
+        high=MOST_THREADS, shown="as -tb",
+        help="The same as -tb, for the draft model.",
+    )
+    flash_attn: int = option(
+        -1, "-fa", "--flash-attn", panel=CONTEXT, metavar="on|off|auto", env="LLAMA_ARG_FLASH_ATTN",
+        parse=flash_attention, shown="auto",
+        help="Flash attention; a quantised V cache needs it.",
+    )
+    cache_type_k: str = option(
+        "f16", "-ctk", "--cache-type-k", panel=CONTEXT, metavar="TYPE", env="LLAMA_ARG_CACHE_TYPE_K",
+        choices=CACHE_TYPES,
+        help="Type of the cached keys: " + " ".join(CACHE_TYPES) + ".",
+    )
+    cache_type_v: str = option(
+        "f16", "-ctv", "--cache-type-v", panel=CONTEXT, metavar="TYPE", env="LLAMA_ARG_CACHE_TYPE_V",
+        choices=CACHE_TYPES,
+        help="Type of the cached values.",
+    )
+    cache_type_k_draft: str = option(
+        "f16", "-ctkd", "--cache-type-k-draft", "--spec-draft-type-k", panel=CONTEXT, metavar="TYPE",
+        env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K", choices=CACHE_TYPES,
+        help="Keys of the draft model.",
+    )
+    cache_type_v_draft: str = option(
+        "f16", "-ctvd", "--cache-type-v-draft", "--spec-draft-type-v", panel=CONTEXT, metavar="TYPE",
+        env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V", choices=CACHE_TYPES,
+        help="Values of the draft model.",
+    )
+    prompt: str | None = option(
+        None, "-p", "--prompt", panel=PROMPT, metavar="TEXT", command_line_only=True,
+        help="What to answer or continue; standard input is not read then.",
+    )
+    file: str | None = option(
+        None, "-f", "--file", panel=PROMPT, metavar="FILE", command_line_only=True,
+        help="Read the prompt from a file, '-' for standard input; one final newline is dropped.",
+    )
+    system_prompt: str | None = option(
+        None, "-sys", "--system-prompt", panel=PROMPT, metavar="TEXT",
+        help="System message for the chat template.",
+    )
+    raw: bool = option(
+        False, "--raw", "-no-cnv", "--no-conversation", panel=PROMPT,
+        help="Continue the text as it is, without the model's chat template.",
+    )
+    parse_special: bool = option(
+        False, "--parse-special", panel=PROMPT,
+        help="Read control-token strings in the user's text as control tokens (--raw always does).",
+    )
+    escape: bool = option(
+        True, "-e", "--escape", panel=PROMPT, off=("--no-escape",),
+        help="Read \\n \\r \\t \\' \\\" \\\\ \\xHH in -p and --stop as escapes; --no-escape turns it off.",
+    )
+    predict: int = option(
+        -1, "-n", "--predict", "--n-predict", panel=SAMPLING, metavar="N", env="LLAMA_ARG_N_PREDICT", low=-1,
+        high=INT32, shown="-1: until the model ends",
+        help="Most tokens to generate.",
+    )
+    stop: tuple[str, ...] = option(
+        (), "-r", "--reverse-prompt", "--stop", panel=SAMPLING, metavar="TEXT", shown="",
+        help="End before this text; may be given several times.",
+    )
+    seed: int = option(
+        RANDOM_SEED, "-s", "--seed", panel=SAMPLING, metavar="N", low=-1, high=RANDOM_SEED, shown="-1: random",
+        help="Random seed; the one used is always reported.",
+    )
+    temp: float = option(
+        0.8, "--temp", "--temperature", panel=SAMPLING, metavar="T", env="LLAMA_ARG_TEMPERATURE", low=-math.inf,
+        help="Temperature; 0 or less is greedy.",
+    )
+    top_k: int = option(
+        40, "--top-k", panel=SAMPLING, metavar="N", env="LLAMA_ARG_TOP_K", low=-INT32, high=INT32,
+        help="Keep the N likeliest tokens; 0 is off.",
+    )
+    top_p: float = option(
+        0.95, "--top-p", panel=SAMPLING, metavar="P", env="LLAMA_ARG_TOP_P", low=0, high=1,
+        help="Keep the likeliest tokens up to this probability in all; 1 is off.",
+    )
+    min_p: float = option(
+        0.05, "--min-p", panel=SAMPLING, metavar="P", env="LLAMA_ARG_MIN_P", low=0, high=1,
+        help="Keep tokens at least this likely, relative to the likeliest; 0 is off.",
+    )
+    repeat_last_n: int = option(
+        64, "--repeat-last-n", panel=SAMPLING, metavar="N", low=0, high=MOST_CTX,
+        help="How many last tokens the penalties look at; 0 is off.",
+    )
+    repeat_penalty: float = option(
+        1.0, "--repeat-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_REPEAT_PENALTY", low=1e-6,
+        help="Divide the logits of repeated tokens; 1 is off.",
+    )
+    presence_penalty: float = option(
+        0.0, "--presence-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_PRESENCE_PENALTY", low=-math.inf,
+        help="Lower the logits of tokens seen; 0 is off.",
+    )
+    frequency_penalty: float = option(
+        0.0, "--frequency-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_FREQUENCY_PENALTY", low=-math.inf,
+        help="Lower them by how often they were seen; 0 is off.",
+    )
+    spec_type: tuple[str, ...] | None = option(
+        None, "--spec-type", panel=SPECULATION, metavar="TYPE,...", env="LLAMA_ARG_SPEC_TYPE", parse=spec_types,
+        shown="draft-simple with -md, else ngram-simple capped at 8",
+        help="How to guess: none, draft-simple, ngram-simple; the first in llama.cpp's order that has a guess wins.",
+    )
+    spec_draft_n_max: int | None = option(
+        None, "--spec-draft-n-max", panel=SPECULATION, metavar="N", env="LLAMA_ARG_SPEC_DRAFT_N_MAX", low=0,
+        high=MOST_GUESSES, shown="3 for draft-simple",
+        help="Most guesses a round, whichever type made them; 0 drafts nothing.",
+    )
+    spec_draft_n_min: int = option(
+        0, "--spec-draft-n-min", panel=SPECULATION, metavar="N", env="LLAMA_ARG_SPEC_DRAFT_N_MIN", low=0,
+        high=MOST_GUESSES,
+        help="Throw away shorter drafts of a draft model.",
+    )
+    spec_draft_p_min: float = option(
+        0.0, "--spec-draft-p-min", "--draft-p-min", panel=SPECULATION, metavar="P", env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
+        low=0, high=1,
+        help="A draft model stops guessing below this probability.",
+    )
+    spec_ngram_simple_size_n: int = option(
+        12, "--spec-ngram-simple-size-n", panel=SPECULATION, metavar="N", low=1, high=1024,
+        help="Length of the repeat that ngram-simple looks for.",
+    )
+    spec_ngram_simple_size_m: int = option(
+        48, "--spec-ngram-simple-size-m", panel=SPECULATION, metavar="N", low=1, high=MOST_GUESSES,
+        help="How many tokens after it ngram-simple guesses; below N it never does.",
+    )
+    spec_ngram_simple_min_hits: int = option(
+        1, "--spec-ngram-simple-min-hits", panel=SPECULATION, metavar="N", low=1, high=INT32,
+        help="Read and, as in llama.cpp, without effect.",
+    )
+    special: bool = option(False, "-sp", "--special", panel=OUTPUT, help="Print control tokens.")
+    output: Path | None = option(
+        None, "-o", "--output", "--output-file", panel=OUTPUT, metavar="FILE", command_line_only=True,
+        help="Write the answer to FILE instead of standard output.",
+    )
+    json: bool = option(False, "--json", panel=OUTPUT, command_line_only=True, help="Print one JSON object.")
+    verbose: bool = option(
+        False, "-v", "--verbose", "--log-verbose", panel=OUTPUT,
+        help="Also show acceptance by position, a line for each drafter, and llama.cpp's log.",
+    )
+    quiet: bool = option(
+        False, "-q", "--quiet", panel=OUTPUT,
+        help="Print the answer and errors, nothing else.",
+    )
+    debug: bool = option(
+        False, "--debug", panel=OUTPUT, command_line_only=True,
+        help="Show a traceback with an error.",
+    )
+    # fmt: on
+
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """For each field that was set: where (a flag, an environment name, a place in models.toml)."""
+
+
+@cache
+def flags() -> dict[str, Flag]:
+    """Field name -> flag, in the order of the table."""
+    return {f.name: f.metadata["flag"] for f in fields(Settings) if "flag" in f.metadata}
+
+
+@cache
+def _kinds() -> dict[str, type]:
+    hints = get_type_hints(Settings)
+    return {name: _plain(hints[name]) for name in flags()}
+
+
+def _plain(hint: Any) -> type:
+    """`int | None` -> int, `tuple[str, ...]` -> tuple."""
+    if isinstance(hint, type) and not get_args(hint):
+        return hint
+    inner = [arg for arg in get_args(hint) if arg not in (type(None), ...)]
+    return tuple if str(hint).startswith("tuple") else _plain(inner[0])
+
+
+def is_switch(name: str) -> bool:
+    """Whether the field is a flag without a value."""
+    return _kinds()[name] is bool
+
+
+def is_list(name: str) -> bool:
+    """Whether the flag may be given several times, one value each."""
+    return _kinds()[name] is tuple and flags()[name].parse is None
+
+
+def read(name: str, value: Any, origin: str) -> Any:
+    """The value of a field from text or TOML, checked. Raises UsageError that names `origin` and the value."""
+    flag, kind = flags()[name], _kinds()[name]
+    shown = repr(value) if isinstance(value, str) else str(value)
+
+    def refuse(why: str) -> UsageError:
+        return UsageError(f"{origin}: {shown} {why}")
+
+    if kind is bool:
+        return _read_switch(value, refuse)
+    if is_list(name):
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+            raise refuse("is not a list of texts")
+        return tuple(texts)
+    if isinstance(value, list) and kind is tuple:
+        value = ",".join(map(str, value))
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise refuse(f"is not {'a number' if kind in (int, float) else 'text'}")
+    try:
+        result = flag.parse(str(value).strip()) if flag.parse else kind(_number(value) if kind is int else value)
+    except (ValueError, KeyError, OverflowError):
+        expected = {int: "a whole number", float: "a number"}.get(kind, "valid")
+        raise refuse(f"is not {f'one of {flag.metavar}' if flag.parse else expected}") from None
+    if isinstance(result, int | float) and not isinstance(result, bool):
+        low, high = flag.low, flag.high
+        if isinstance(result, float) and not math.isfinite(result):
+            raise refuse("is not a finite number")
+        if (low is not None and result < low) or (high is not None and result > high):
+            raise refuse(f"is out of range ({_range(low, high)})")
+    if flag.choices and result not in flag.choices:
+        raise refuse(f"is not one of {', '.join(flag.choices)}")
+    return result
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, float):
+        raise ValueError
+    return int(value)
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if high is None:
+        return f"at least {low:g}"
+    return f"{low:g} to {high:g}" if isinstance(low, float) else f"{low} to {high}"
+
+
+def _read_switch(value: Any, refuse: Callable[[str], UsageError]) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"on": True, "enabled": True, "true": True, "1": True}
+    words |= {"off": False, "disabled": False, "false": False, "0": False}
+    if value not in words:
+        raise refuse("is not on or off")
+    return words[value]
+
+
+def seed_of(settings: Settings) -> int | None:
+    """The fixed seed, or None for a random one (-1 and 4294967295, as in llama.cpp)."""
+    return None if settings.seed in (-1, RANDOM_SEED) else settings.seed

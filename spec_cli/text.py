@@ -1,0 +1,56 @@
+"""Bytes of tokens to text: stop strings, and characters that are split over tokens."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Sequence as Seq
+
+
+class TextStream:
+    """Releases text as soon as nothing in it can belong to a stop string or an unfinished character.
+
+    The stop string that is complete first ends the text, the longer one where two are complete
+    together. Bytes that are no UTF-8 become U+FFFD, once, when it is certain.
+    """
+
+    def __init__(self, stops: Seq[str], emit: Callable[[str], None]) -> None:
+        self._stops = [(stop, stop.encode()) for stop in stops]
+        self._emit = emit
+        self._pending = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.n_bytes = 0
+        """Bytes of tokens that became text: where the text ends in the stream of tokens."""
+        self.stop: str | None = None
+        """The stop string that ended the text."""
+
+    def feed(self, piece: bytes) -> bool:
+        """Take a token's bytes; True when a stop string is complete (nothing is released after it)."""
+        self._pending += piece
+        found = [(at + len(stop), at, name) for name, stop in self._stops if (at := self._pending.find(stop)) >= 0]
+        if found:
+            _, start, self.stop = min(found)
+            self._release(start)
+            self._pending = b""
+            return True
+        self._release(len(self._pending) - self._held_back())
+        return False
+
+    def close(self) -> None:
+        """Release what was held back: no more bytes come."""
+        self._release(len(self._pending), final=True)
+
+    def _held_back(self) -> int:
+        """Length of the longest end of the pending bytes that begins a stop string."""
+        longest = max((len(stop) for _, stop in self._stops), default=1) - 1
+        for n in range(min(longest, len(self._pending)), 0, -1):
+            tail = self._pending[-n:]
+            if any(stop.startswith(tail) for _, stop in self._stops):
+                return n
+        return 0
+
+    def _release(self, n: int, final: bool = False) -> None:
+        text = self._decoder.decode(self._pending[:n], final)
+        self.n_bytes += n
+        self._pending = self._pending[n:]
+        if text:
+            self._emit(text)

@@ -1,0 +1,25 @@
+"""Token ids as compact arrays."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+Tokens = array  # of 'i': 4 bytes a token, appends in place
+
+
+def tokens(ids: object = ()) -> array[int]:
+    """A new token array from any iterable of ids."""
+    return array("i", ids)  # type: ignore[call-overload, no-any-return]
+
+
+def common_prefix(a: array[int], b: array[int]) -> int:
+    """How many leading tokens `a` and `b` share."""
+    n = min(len(a), len(b))
+    if not n:
+        return 0
+    # numpy views die with the statement: a live one would make `append` raise BufferError
+    differ = np.frombuffer(a, np.int32, n) != np.frombuffer(b, np.int32, n)
+    first = int(differ.argmax())
+    return first if differ[first] else n
