@@ -86,13 +86,8 @@ def load(asked: Path | None, env: Mapping[str, str]) -> ModelsFile:
     return ModelsFile(path, data.get("defaults", {}), models)
 
 
-def keys() -> dict[str, str]:
-    """Key in models.toml -> field of Settings."""
-    return {flag.key: name for name, flag in flags().items() if not flag.command_line_only}
-
-
 def _field_of(key: str, place: str) -> str:
-    known = keys()
+    known = {k: field for field, flag in flags().items() for k in flag.keys}
     name = known.get(key.replace("_", "-"))
     if name is None:
         near = difflib.get_close_matches(key.replace("_", "-"), known, n=1)

@@ -46,9 +46,9 @@ class Flag:
         return next(name for name in self.names if name.startswith("--"))
 
     @property
-    def key(self) -> str:
-        """The key in models.toml."""
-        return self.name.removeprefix("--")
+    def keys(self) -> list[str]:
+        """The keys in models.toml, the canonical one first: the long names."""
+        return [] if self.command_line_only else [n[2:] for n in self.names if n.startswith("--")]
 
 
 def option(default: Any, *names: str, panel: str, help: str, **more: Any) -> Any:
@@ -214,7 +214,7 @@ class Settings:
         help="Most tokens to generate.",
     )
     stop: tuple[str, ...] = option(
-        (), "-r", "--reverse-prompt", "--stop", panel=SAMPLING, metavar="TEXT", shown="",
+        (), "-r", "--stop", "--reverse-prompt", panel=SAMPLING, metavar="TEXT", shown="",
         help="End before this text; may be given several times.",
     )
     seed: int = option(

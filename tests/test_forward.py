@@ -25,7 +25,7 @@ EXACT = {"type_k": 0, "type_v": 0, "flash_attn": 0}  # F32: rounding stays far b
 
 @contextmanager
 def session(path: Path, **sizes: int) -> Iterator[Session]:
-    params = ContextParams(**{"n_ctx": 512, "n_outputs": 32, "n_threads": 2, "n_threads_batch": 2, **EXACT, **sizes})
+    params = ContextParams(**{"n_ctx": 512, "n_outputs": 32, **EXACT, **sizes})
     with Model(path, "target") as model:
         s = Session(model, params)
         try:
