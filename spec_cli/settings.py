@@ -56,12 +56,12 @@ def option(default: Any, *names: str, panel: str, help: str, **more: Any) -> Any
     return field(default=default, metadata={"flag": Flag(names, help, panel, **more)})
 
 
-def gpu_layers(text: str) -> int:
+def read_layers(text: str) -> int:
     """`auto`, `all` or a number of layers."""
     return {"auto": -1, "all": -2}[text] if text in ("auto", "all") else int(text)
 
 
-def flash_attention(text: str) -> int:
+def read_flash_attn(text: str) -> int:
     """llama.cpp's words for on, off and auto."""
     words = {
         "on": 1,
@@ -78,7 +78,7 @@ def flash_attention(text: str) -> int:
     return words[text]
 
 
-def spec_types(text: str) -> tuple[str, ...]:
+def read_types(text: str) -> tuple[str, ...]:
     """A comma list; repeated flags arrive joined by commas."""
     return tuple(word.strip() for word in text.split(","))
 
@@ -105,12 +105,12 @@ class Settings:
     )
     gpu_layers: int = option(
         -1, "-ngl", "--gpu-layers", "--n-gpu-layers", panel=MODEL, metavar="N|auto|all",
-        env="LLAMA_ARG_N_GPU_LAYERS", parse=gpu_layers, low=-2, high=INT32, shown="auto",
+        env="LLAMA_ARG_N_GPU_LAYERS", parse=read_layers, low=-2, high=INT32, shown="auto",
         help="Layers of the target that go to the GPU.",
     )
     gpu_layers_draft: int = option(
         -1, "-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl", panel=MODEL,
-        metavar="N|auto|all", env="LLAMA_ARG_N_GPU_LAYERS_DRAFT", parse=gpu_layers, low=-2, high=INT32, shown="auto",
+        metavar="N|auto|all", env="LLAMA_ARG_N_GPU_LAYERS_DRAFT", parse=read_layers, low=-2, high=INT32, shown="auto",
         help="The same for the draft model.",
     )
     repack: bool | None = option(
@@ -161,7 +161,7 @@ class Settings:
     )
     flash_attn: int = option(
         -1, "-fa", "--flash-attn", panel=CONTEXT, metavar="on|off|auto", env="LLAMA_ARG_FLASH_ATTN",
-        parse=flash_attention, shown="auto",
+        parse=read_flash_attn, shown="auto",
         help="Flash attention; a quantised V cache needs it.",
     )
     cache_type_k: str = option(
@@ -254,7 +254,7 @@ class Settings:
         help="Lower them by how often they were seen; 0 is off.",
     )
     spec_type: tuple[str, ...] | None = option(
-        None, "--spec-type", panel=SPECULATION, metavar="TYPE,...", env="LLAMA_ARG_SPEC_TYPE", parse=spec_types,
+        None, "--spec-type", panel=SPECULATION, metavar="TYPE,...", env="LLAMA_ARG_SPEC_TYPE", parse=read_types,
         shown="draft-simple with -md, else ngram-simple capped at 8",
         help="How to guess: none, draft-simple, ngram-simple; the first in llama.cpp's order that has a guess wins.",
     )
