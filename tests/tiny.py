@@ -36,7 +36,7 @@ def byte(value: int) -> int:
 
 def _vocabulary(
     w: gguf.GGUFWriter, texts: Sequence[bytes] = TEXTS, *, eos: int = EOS, bos: int = BOS, add_bos: bool = False,
-    kinds: Sequence[int] | None = None, template: str | None = None,
+    kinds: Sequence[int] | None = None, template: str | None = None, suppress: Sequence[int] = (),
 ) -> None:  # fmt: skip
     kinds = list(kinds or KINDS)
     kinds += [T.NORMAL] * (len(texts) - len(kinds))
@@ -53,6 +53,8 @@ def _vocabulary(
     w.add_add_space_prefix(False)
     if template is not None:
         w.add_chat_template(template)
+    if suppress:
+        w.add_array("tokenizer.ggml.suppress_tokens", list(suppress))
 
 
 def _save(w: gguf.GGUFWriter, tensors: Mapping[str, Array]) -> None:

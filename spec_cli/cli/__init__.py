@@ -13,7 +13,7 @@ import typer
 from spec_cli import __version__
 from spec_cli.cli.argv import HELP, plain
 from spec_cli.cli.generate import generate
-from spec_cli.cli.options import with_options
+from spec_cli.cli.options import PanelCommand, with_options
 from spec_cli.cli.terminal import abandon_stdout, say
 from spec_cli.errors import Interrupted, SpecError, UsageError
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": list(HELP)},
 )
-app.command()(with_options(generate))
+app.command(cls=PanelCommand)(with_options(generate))
 COMMANDS = ("generate",)
 
 

@@ -7,8 +7,24 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from spec_cli.settings import Settings, flags, is_list, is_switch
+
+
+class PanelCommand(TyperCommand):
+    """Help by panel, as plain text that fits 80 columns: the short and the long name of each flag."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the table of flags instead of Typer's list."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, flag in flags().items():
+            short = [n for n in flag.names if not n.startswith("--")][:1]
+            spelling = ", ".join([*short, flag.name]) + (f" {flag.metavar}" if flag.metavar else "")
+            panels.setdefault(flag.panel, []).append((spelling, _help(name)))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows, col_max=28)
 
 
 def with_options(command: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
@@ -38,7 +54,7 @@ def _last_wins(name: str, value: Any) -> bool:
 def _parameter(name: str) -> inspect.Parameter:
     flag = flags()[name]
     declarations = [flag.name, *(other for other in flag.names if other != flag.name)]
-    common: dict[str, Any] = {"help": _help(name), "rich_help_panel": flag.panel, "show_default": False}
+    common: dict[str, Any] = {"help": flag.help, "show_default": False}
     if is_switch(name):
         spelling = f"--no-{flag.name[2:]}" if flag.off else ""
         on = [f"{flag.name}/{spelling}" if spelling else flag.name, *declarations[1:]]

@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from spec_cli.llama.log import C
 from spec_cli.llama.session import LogitRow
@@ -42,14 +42,14 @@ class Step:
 
     name: str
     active: Callable[[Sampling, Vocab], bool]
-    make: Callable[[Sampling, Vocab], int]
+    make: Callable[[Sampling, Vocab], Any]
     moves_argmax: bool = False
     remembers: bool = False
 
 
-def _suppress(_: Sampling, vocab: Vocab) -> int:
+def _suppress(_: Sampling, vocab: Vocab) -> Any:
     biases = (C.llama_logit_bias * len(vocab.suppressed))(*[(token, -math.inf) for token in vocab.suppressed])
-    return int(C.llama_sampler_init_logit_bias(vocab.size, len(biases), biases))
+    return C.llama_sampler_init_logit_bias(vocab.size, len(biases), biases)
 
 
 # common/sampling.cpp, common_sampler_init: this order, min_keep 0. A new sampler is a row.
