@@ -14,6 +14,7 @@ from spec_cli import machine
 from spec_cli.drafters.chain import Chain
 from spec_cli.drafters.table import Choice, Parts, choose
 from spec_cli.errors import Interrupted, PromptError, UsageError
+from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
 from spec_cli.llama.fit import context_bytes
 from spec_cli.llama.model import Model, check_file, has_amx
@@ -54,6 +55,7 @@ class Engine:
         self.abort = Abort()
         with ExitStack() as stack:
             self.choice, params, draft_params = self._plan(settings)
+            log.show(log.INFO if settings.verbose else None)
             self._load(stack, params, draft_params)
             self._stack = stack.pop_all()
 
@@ -134,21 +136,22 @@ class Engine:
 
         if gpu_offload() and settings.gpu_layers != 0:
             return sized(params.n_ctx)  # the cache lies on the device, which refuses what it cannot hold
-        free = machine.free_memory() - target.n_bytes - (draft.n_bytes if draft else 0)
+        free = machine.free_memory()  # weights that do not fit are read from the file as they are needed
+        free = max(free // 8, free - target.n_bytes - (draft.n_bytes if draft else 0))
         n_ctx, need = params.n_ctx, bytes_of(params.n_ctx)
         if settings.ctx_size:
             if need > free:
                 where = settings.origins.get("ctx_size", "-c/--ctx-size")
                 raise UsageError(
                     f"{where}: {n_ctx} tokens (-b {params.n_batch}, -ub {params.n_ubatch}) need {need / GIB:.1f} GiB, "
-                    f"{max(free, 0) / GIB:.1f} GiB are free"
+                    f"{free / GIB:.1f} GiB are free"
                 )
             return sized(n_ctx)
         while need > free / 2 and n_ctx > 256:
             n_ctx = max(256, min(n_ctx - 256, int(n_ctx * free / 2 / need)) // 256 * 256)
             need = bytes_of(n_ctx)
         if need > free:
-            raise UsageError(f"the smallest context needs {need / GIB:.1f} GiB, {max(free, 0) / GIB:.1f} GiB are free")
+            raise UsageError(f"the smallest context needs {need / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
         if n_ctx < params.n_ctx:
             self.say(
                 f"context: {n_ctx} tokens of the model's {params.n_ctx}, to fit in half of the free memory (-c sets it)"
@@ -173,6 +176,11 @@ class Engine:
             stack.callback(draft.close)
         self.target = Session(model, params, self.abort)
         stack.callback(self.target.close)
+        if settings.ctx_size and self.target.n_ctx != settings.ctx_size:
+            self.say(f"context: {self.target.n_ctx} tokens (-c {settings.ctx_size}, rounded up)")
+        room, longest = self.target.n_outputs - 1, self.choice.longest(settings)
+        if room < longest:
+            self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens (-b)")
         draft_session = None
         if draft:
             draft_session = Session(draft, draft_params, self.abort)

@@ -37,9 +37,7 @@ def generate(given: dict[str, Any]) -> None:
     with ExitStack() as stack:
         output = stack.enter_context(Output(settings.output))
         from spec_cli.engine import Engine  # loads numpy and llama.cpp: only now
-        from spec_cli.llama import log
 
-        log.show(log.INFO if settings.verbose else None)
         engine = stack.enter_context(Engine(settings, tell))
         received = stack.enter_context(interruptible(engine.abort.set))
         tokens = _tokens(engine, settings, text)
@@ -47,8 +45,8 @@ def generate(given: dict[str, Any]) -> None:
         answer = engine.generate(tokens, emit=_ignore if settings.json else output.write)
         if settings.json:
             output.write(json.dumps(_object(answer, engine), ensure_ascii=False) + "\n")
-        elif not output.ends_line:
-            output.write("\n")
+        else:
+            output.end_line()
         _report(answer, engine, settings, tell)
     if answer.finish_reason == "interrupted":
         error = Interrupted("interrupted")
@@ -119,6 +117,8 @@ def _report(answer: Answer, engine: Engine, settings: Settings, tell: Callable[[
     from spec_cli.stats import acceptance_line, position_line, statistics_lines, timing_lines
 
     stats, choice = answer.stats, engine.choice
+    if answer.finish_reason == "context":
+        tell(f"the context is full ({engine.target.n_ctx} tokens): the answer ends here (-c/--ctx-size)")
     if stats.total.drafted:
         tell(acceptance_line(stats.total))
         if settings.verbose:

@@ -9,6 +9,7 @@ from pathlib import Path
 from spec_cli.errors import FileError, SpecError, UsageError
 from spec_cli.settings import Settings
 
+MOST_BYTES = 1 << 26  # no context holds more; a pipe may have no end
 _ESCAPE = re.compile(rb"\\(n|r|t|'|\"|\\|x[0-9a-fA-F]{2})")
 _PLAIN = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"'": b"'", b'"': b'"', b"\\": b"\\"}
 
@@ -25,13 +26,14 @@ def user_text(settings: Settings) -> str:
     if settings.file not in (None, "-"):
         path = Path(settings.file or "")
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
         except OSError as error:
             raise FileError(f"-f/--file: {path}: {error.strerror}") from None
         return _file_text(data, f"-f/--file: {path}", FileError)
     if sys.stdin is None or (settings.file is None and sys.stdin.isatty()):
         raise UsageError("no prompt: give -p TEXT or -f FILE, or pipe text in")
-    data = sys.stdin.buffer.read()
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
     if not data:
         raise UsageError("no prompt: standard input is empty (-p TEXT or -f FILE give one)")
     return _file_text(data, "standard input", UsageError)
@@ -47,6 +49,8 @@ def argument(text: str, flag: str, escape: bool) -> str:
 
 def _file_text(data: bytes, name: str, kind: type[SpecError]) -> str:
     """File contents without a byte order mark and one final newline."""
+    if len(data) > MOST_BYTES:
+        raise kind(f"{name}: more than {MOST_BYTES >> 20} MiB are no prompt")
     text = _utf8(data, name, kind).removeprefix("\ufeff")
     return text[:-1].removesuffix("\r") if text.endswith("\n") else text
 

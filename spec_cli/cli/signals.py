@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,11 +31,11 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
     `signal.set_wakeup_fd` writes at once wakes a thread instead.
     """
     received = Received()
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
 
     def watch() -> None:
-        while os.read(reader, 1) != b"\0":
+        while reader.recv(1) != b"\0":
             stop()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -46,7 +46,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
-    old_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     old = {number: signal.signal(number, handle) for number in EXIT}
     try:
         yield received
@@ -54,7 +54,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
         for number, handler in old.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(old_fd)
-        os.write(writer, b"\0")
+        writer.send(b"\0")
         thread.join()
-        os.close(reader)
-        os.close(writer)
+        reader.close()
+        writer.close()

@@ -23,7 +23,7 @@ def shown(text: str) -> str:
 
 def say(line: str) -> None:
     """One line on standard error. Nobody listening is no error."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):
         data = (shown(line) if sys.stderr.isatty() else line).encode("utf-8", "backslashreplace") + b"\n"
         sys.stderr.flush()
         sys.stderr.buffer.write(data)
@@ -44,8 +44,10 @@ class Output:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._file: BinaryIO | None = None
+        if path is None and sys.stdout is None:
+            raise FileError("standard output is closed (-o FILE writes to a file)")
         self._clean: Callable[[str], str] = shown if path is None and sys.stdout.isatty() else str
-        self.ends_line = True
+        self._ends_line = True
         if path is not None:
             self._check(path)
 
@@ -62,8 +64,6 @@ class Output:
 
     def write(self, text: str) -> None:
         """Write and flush."""
-        if not text:
-            return
         try:
             if self._file is None:
                 self._file = self._path.open("wb") if self._path else sys.stdout.buffer
@@ -72,8 +72,14 @@ class Output:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise FileError(f"-o/--output: {self._path or 'standard output'}: {error.strerror}") from None
-        self.ends_line = text.endswith("\n")
+            where = f"-o/--output: {self._path}" if self._path else "standard output"
+            raise FileError(f"{where}: {error.strerror}") from None
+        if text:
+            self._ends_line = text.endswith("\n")
+
+    def end_line(self) -> None:
+        """One final newline, unless the text has its own; a file exists from now on, if empty."""
+        self.write("" if self._ends_line else "\n")
 
     def __enter__(self) -> Output:
         return self

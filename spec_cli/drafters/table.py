@@ -101,10 +101,10 @@ def choose(settings: Settings, *, target_nextn: int, draft_arch: str | None, dra
             if draft_arch is None:
                 raise UsageError("--spec-type draft-simple needs a draft model: give -md")
             _plain_draft(settings, draft_arch)
-        why = f"from {settings.origins.get('spec_type', '--spec-type')}"
+        why = _origin(settings, "spec_type", "--spec-type")
     elif draft_arch is not None:
         _plain_draft(settings, draft_arch, draft_nextn)
-        types, why = ("draft-simple",), f"from {settings.origins.get('model_draft', '-md')}"
+        types, why = ("draft-simple",), _origin(settings, "model_draft", "-md")
     else:
         types, why = ("ngram-simple",), "automatic, no -md"
         if target_nextn:
@@ -115,6 +115,11 @@ def choose(settings: Settings, *, target_nextn: int, draft_arch: str | None, dra
     if n_max is not None and settings.spec_draft_n_min > n_max and "draft-simple" in types:
         raise UsageError(f"--spec-draft-n-min: {settings.spec_draft_n_min} is more than --spec-draft-n-max {n_max}")
     return Choice(types, why, n_max)
+
+
+def _origin(settings: Settings, field: str, flag: str) -> str:
+    origin = settings.origins.get(field, flag)
+    return f"from {flag if origin.startswith('-') else origin}"
 
 
 def _plain_draft(settings: Settings, arch: str, nextn: int = 0) -> None:

@@ -40,6 +40,7 @@ def _receive(level: int, text: bytes, _: ctypes.c_void_p) -> None:
 
 
 C.llama_log_set(_receive, ctypes.c_void_p(0))
+C.llama_backend_init()
 
 
 def show(level: int | None) -> None:

@@ -25,8 +25,9 @@ def has_amx() -> bool:
 def check_file(path: Path, role: str) -> None:
     """Say what is wrong with a model path before C sees it. Raises FileError."""
     try:
-        if path.is_dir():
-            raise FileError(f"{role} model {path} is a directory, not a GGUF file")
+        if path.exists() and not path.is_file():
+            kind = "a directory" if path.is_dir() else "no regular file"
+            raise FileError(f"{role} model {path} is {kind}, not a GGUF file")
         with path.open("rb") as file:
             magic = file.read(4)
     except FileNotFoundError:
