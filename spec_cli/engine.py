@@ -6,27 +6,24 @@ import secrets
 from array import array
 from collections.abc import Callable, Sequence as Seq
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
 
-from spec_cli import machine
 from spec_cli.drafters.chain import Chain
-from spec_cli.drafters.table import Choice, Parts, choose
+from spec_cli.drafters.table import Parts
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
-from spec_cli.llama.fit import context_bytes
-from spec_cli.llama.model import Model, check_file, has_amx
+from spec_cli.llama.model import Model, has_amx
 from spec_cli.llama.sampler import Sampler
-from spec_cli.llama.session import ContextParams, Session, cache_type, gpu_offload
-from spec_cli.llama.vocab import Vocab, require_compatible
+from spec_cli.llama.session import Session
+from spec_cli.llama.vocab import Vocab
+from spec_cli.plan import Plan, plan
 from spec_cli.sequence import Sequence
 from spec_cli.settings import Settings, seed_of
 from spec_cli.speculate import speculate
 from spec_cli.stats import Stats
-
-GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -54,9 +51,9 @@ class Engine:
         self._say_line = say
         self.abort = Abort()
         with ExitStack() as stack:
-            self.choice, params, draft_params = self._plan(settings)
+            plans = plan(settings, self.say)
             log.show(log.INFO if settings.verbose else None)
-            self._load(stack, params, draft_params)
+            self._load(stack, plans)
             self._stack = stack.pop_all()
 
     def say(self, line: str) -> None:
@@ -65,101 +62,8 @@ class Engine:
             self._said.add(line)
             self._say_line(line)
 
-    def _plan(self, settings: Settings) -> tuple[Choice, ContextParams, ContextParams]:
-        """Check and size everything on dry models, before any weights are loaded."""
-        assert settings.model is not None
-        if settings.flash_attn == 0 and settings.cache_type_v not in ("f32", "f16", "bf16"):
-            raise UsageError(f"-ctv/--cache-type-v: {settings.cache_type_v} needs flash attention, and -fa is off")
-        if settings.flash_attn == 0 and settings.cache_type_v_draft not in ("f32", "f16", "bf16"):
-            raise UsageError(
-                f"-ctvd/--cache-type-v-draft: {settings.cache_type_v_draft} needs flash attention, and -fa is off"
-            )
-        for path, role in ((settings.model, "target"), (settings.model_draft, "draft")):
-            if path:
-                check_file(path, role)
-        with ExitStack() as stack:
-            target = stack.enter_context(Model(settings.model, "target", dry=True))
-            draft = None
-            if settings.model_draft:
-                draft = stack.enter_context(Model(settings.model_draft, "draft", dry=True))
-            choice = choose(
-                settings,
-                target_nextn=target.n_nextn,
-                draft_arch=draft.arch if draft else None,
-                draft_nextn=draft.n_nextn if draft else 0,
-            )
-            if draft and not choice.needs_model:
-                self.say(f"-md {settings.model_draft} is not used by {choice.types[0] if choice.types else 'none'}")
-                draft = None
-            if draft:
-                require_compatible(target.vocab, draft.vocab, str(target.path), str(draft.path))
-            return choice, *self._sizes(settings, choice, target, draft)
-
-    def _sizes(
-        self, settings: Settings, choice: Choice, target: Model, draft: Model | None
-    ) -> tuple[ContextParams, ContextParams]:
-        """Context sizes that the machine can hold. Raises UsageError when an explicit one cannot."""
-        threads = settings.threads if settings.threads > 0 else machine.usable_cores()
-        batch = settings.threads_batch if settings.threads_batch > 0 else threads
-        params = ContextParams(
-            n_ctx=settings.ctx_size or target.n_ctx_train,
-            n_batch=settings.batch_size,
-            n_ubatch=settings.ubatch_size,
-            n_outputs=1 + choice.longest(settings),
-            n_threads=threads,
-            n_threads_batch=batch,
-            flash_attn=settings.flash_attn,
-            type_k=cache_type(settings.cache_type_k),
-            type_v=cache_type(settings.cache_type_v),
-        )
-        draft_params = replace(
-            params,
-            n_outputs=1,
-            n_threads=settings.threads_draft if settings.threads_draft > 0 else threads,
-            n_threads_batch=settings.threads_batch_draft if settings.threads_batch_draft > 0 else batch,
-            type_k=cache_type(settings.cache_type_k_draft),
-            type_v=cache_type(settings.cache_type_v_draft),
-        )
-
-        def sized(n_ctx: int) -> tuple[ContextParams, ContextParams]:
-            mine, theirs = replace(params, n_ctx=n_ctx), replace(draft_params, n_ctx=settings.ctx_size_draft or n_ctx)
-            return tuple(
-                replace(
-                    p, n_batch=min(p.n_batch, _padded(p.n_ctx)), n_outputs=min(p.n_outputs, p.n_batch, _padded(p.n_ctx))
-                )
-                for p in (mine, theirs)
-            )  # type: ignore[return-value]
-
-        def bytes_of(n_ctx: int) -> int:
-            mine, theirs = sized(n_ctx)
-            return (context_bytes(target, mine) or 0) + (context_bytes(draft, theirs) or 0 if draft else 0)
-
-        if gpu_offload() and settings.gpu_layers != 0:
-            return sized(params.n_ctx)  # the cache lies on the device, which refuses what it cannot hold
-        free = machine.free_memory()  # weights that do not fit are read from the file as they are needed
-        free = max(free // 8, free - target.n_bytes - (draft.n_bytes if draft else 0))
-        n_ctx, need = params.n_ctx, bytes_of(params.n_ctx)
-        if settings.ctx_size:
-            if need > free:
-                where = settings.origins.get("ctx_size", "-c/--ctx-size")
-                raise UsageError(
-                    f"{where}: {n_ctx} tokens (-b {params.n_batch}, -ub {params.n_ubatch}) need {need / GIB:.1f} GiB, "
-                    f"{free / GIB:.1f} GiB are free"
-                )
-            return sized(n_ctx)
-        while need > free / 2 and n_ctx > 256:
-            n_ctx = max(256, min(n_ctx - 256, int(n_ctx * free / 2 / need)) // 256 * 256)
-            need = bytes_of(n_ctx)
-        if need > free:
-            raise UsageError(f"the smallest context needs {need / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
-        if n_ctx < params.n_ctx:
-            self.say(
-                f"context: {n_ctx} tokens of the model's {params.n_ctx}, to fit in half of the free memory (-c sets it)"
-            )
-        return sized(n_ctx)
-
-    def _load(self, stack: ExitStack, params: ContextParams, draft_params: ContextParams) -> None:
-        settings = self.settings
+    def _load(self, stack: ExitStack, plans: Plan) -> None:
+        settings, self.choice = self.settings, plans.choice
         assert settings.model is not None
         repack = settings.repack
         if repack is None:
@@ -174,7 +78,7 @@ class Engine:
         if self.choice.needs_model and settings.model_draft:
             draft = Model(settings.model_draft, "draft", n_gpu_layers=settings.gpu_layers_draft, repack=repack)
             stack.callback(draft.close)
-        self.target = Session(model, params, self.abort)
+        self.target = Session(model, plans.target, self.abort)
         stack.callback(self.target.close)
         if settings.ctx_size and self.target.n_ctx != settings.ctx_size:
             self.say(f"context: {self.target.n_ctx} tokens (-c {settings.ctx_size}, rounded up)")
@@ -183,7 +87,7 @@ class Engine:
             self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens (-b)")
         draft_session = None
         if draft:
-            draft_session = Session(draft, draft_params, self.abort)
+            draft_session = Session(draft, plans.draft, self.abort)
             stack.callback(draft_session.close)
         parts = Parts(draft_session, self.target.n_vocab, self.say)
         self.drafter = Chain(self.choice.drafters(settings, parts), self.choice.n_max)
@@ -282,8 +186,3 @@ def share_limits(live: Seq[Sequence], target: Session, n_max: int) -> None:
     for s in live:
         left = n_max if s.remaining is None else s.remaining - 1
         s.limit = max(0, min(n_max, left, target.n_ctx - len(s.tokens), share)) if s.emitted else 0
-
-
-def _padded(n_ctx: int) -> int:
-    """llama.cpp rounds a context up to a multiple of 256."""
-    return -(-n_ctx // 256) * 256

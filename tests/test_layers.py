@@ -15,6 +15,7 @@ LAYERS = [
     {"contracts", "machine", "text"},
     {"stats", "accept", "llama"},
     {"speculate", "sequence", "drafters"},
+    {"plan"},
     {"engine"},
     {"config", "chat"},
     {"cli"},

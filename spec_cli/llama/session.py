@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,11 @@ class ContextParams:
     flash_attn: int = -1
     type_k: int = C.GGML_TYPE_F16
     type_v: int = C.GGML_TYPE_F16
+
+    def clipped(self) -> ContextParams:
+        """With a batch no longer than the context (llama.cpp rounds it up to a multiple of 256)."""
+        n_batch = min(self.n_batch, -(-self.n_ctx // 256) * 256)
+        return replace(self, n_batch=n_batch, n_outputs=min(self.n_outputs, n_batch))
 
     def c(self) -> Any:
         """As llama.cpp's struct, with the values of its tools where the library's defaults differ."""
