@@ -1,0 +1,177 @@
+"""Our text and counts beside llama.cpp's own server (peer.json, from record_peer.py), round by round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ask
+
+import spec_cli.engine
+from spec_cli.engine import Answer, Engine
+from spec_cli.settings import flags, read
+from spec_cli.speculate import Round, speculate
+
+CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("peer.json").read_text(encoding="utf-8"))
+FLAG_SETS = {" ".join(words): list(cases) for words, cases in groupby(CASES, key=lambda case: case["flags"])}
+COUNTS = ("content", "prompt_n", "predicted_n", "draft_n", "draft_n_accepted", "verified")
+LENGTH, END = "length", "end token, not guessed"
+GUESSED, GUESSED_LAST = "end token, guessed with more behind it", "end token, the last guess of its draft"
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> list[Round]:
+    """Every round of every engine, as it happens."""
+    seen: list[Round] = []
+
+    def spy(*parts: Any) -> list[Round]:
+        done = speculate(*parts)
+        seen.extend(done)
+        return done
+
+    monkeypatch.setattr(spec_cli.engine, "speculate", spy)
+    return seen
+
+
+def settings_of(words: list[str], request: pytest.FixtureRequest) -> dict[str, Any]:
+    """llama-server's flags as our settings: the same names, the same values."""
+    fields = {name: field for field, flag in flags().items() for name in flag.names}
+    settings: dict[str, Any] = {}
+    for name, text in zip(words[::2], words[1::2], strict=True):
+        if name == "-md":
+            text = request.getfixturevalue("shared") / "models" / text
+            settings["model_draft"] = text
+        else:
+            settings[fields[name]] = read(fields[name], text, name)
+    if len(settings["spec_type"]) > 1 and settings["spec_draft_n_max"] == 3:
+        # In llama.cpp n_max bounds draft models only; ours, if given, bounds every draft. 3 is its default.
+        del settings["spec_draft_n_max"]
+    return settings
+
+
+def drafts_of(rounds: list[Round]) -> list[tuple[int, int]]:
+    """(accepted, drafted) of each round that had a draft."""
+    return [(r.accepted, len(r.draft)) for r in rounds if len(r.draft)]
+
+
+def as_peer(answer: Answer, rounds: list[Round]) -> dict[str, Any]:
+    """An answer in the words of peer.json."""
+    stats = answer.stats
+    return {
+        "content": answer.text,
+        "prompt_n": stats.cache_n + stats.prompt_n,  # our memory may hold the start of the last prompt
+        "predicted_n": stats.predicted_n,
+        "draft_n": stats.total.drafted,
+        "draft_n_accepted": stats.total.accepted,
+        "verified": " ".join(f"{accepted}/{drafted}" for accepted, drafted in drafts_of(rounds)),
+    }
+
+
+def ending(answer: Answer, last: Round) -> str:
+    """How the answer ends, in the words of peer.json, by the tokens of its last round."""
+    if answer.finish_reason != "stop":
+        return answer.finish_reason
+    n = len(last.kept)
+    if last.draft.tokens[n - 1 : n] != last.kept[-1:]:
+        return END
+    return GUESSED if n < len(last.draft) else GUESSED_LAST
+
+
+def by_our_rule(case: dict[str, Any]) -> dict[str, Any]:
+    """What we count where llama.cpp counts otherwise.
+
+    An end token that was guessed is an accepted guess. For llama.cpp it is one only as the last guess of
+    its draft (common/sampling.cpp, common_sampler_sample_and_accept_n); else the same token is emitted as
+    the target's own, and one accepted guess less is counted.
+    """
+    if case["ends"] != GUESSED:
+        return case
+    *before, last = case["verified"].split()
+    accepted, drafted = map(int, last.split("/"))
+    verified = " ".join([*before, f"{accepted + 1}/{drafted}"])
+    return {**case, "draft_n_accepted": case["draft_n_accepted"] + 1, "verified": verified}
+
+
+@pytest.mark.parametrize("cases", FLAG_SETS.values(), ids=[words.replace("--spec-", "") for words in FLAG_SETS])
+def test_texts_and_counts_are_those_of_llama_server(
+    cases: list[dict[str, Any]], smol: Path, engine: Callable[..., Engine], rounds: list[Round],
+    request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
+    """One engine for all prompts; llama-server was started anew for each."""
+    ours = engine(smol, ctx_size=2048, repack=False, **settings_of(cases[0]["flags"], request))
+    for case in cases:
+        rounds.clear()
+        answer = ask(ours, case["prompt"], predict=case["n_predict"])
+        assert ending(answer, rounds[-1]) == case["ends"]
+        assert as_peer(answer, rounds) == {name: by_our_rule(case)[name] for name in COUNTS}
+        assert len(answer.tokens) + answer.n_prompt < 250, "beyond it, batch shapes may change a logit"
+
+
+# llama-server -m SmolLM2-135M-Instruct.Q4_1.gguf -t 2 --no-repack -c 1024 -np 1, then /completion with
+# {"prompt": "Once upon a time", "n_predict": 40, "cache_prompt": false, "seed": ..., ...}
+SAMPLED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"seed": 42, "temp": 0.8},
+        ", the old man stood at the edge of a cliff, a giant ogre, with a giant grinning smile. "
+        "He had been out on the high seas, carrying a huge sack of gold and",
+    ),
+    (
+        {"seed": 7, "temp": 0.8},
+        ", I've been working with a team that's committed to sustainability and environmentalism. "
+        "But I've also noticed that our work is often seen as a way to keep up with the clock. I've",
+    ),
+    (
+        {
+            "seed": 5, "temp": 1.2, "repeat_penalty": 1.3, "presence_penalty": 0.4, "frequency_penalty": 0.2,
+            "top_k": 100, "top_p": 0.9, "min_p": 0.02,
+        },
+        ', our team went to the "Tek\'s Home," and made it their mission...to be with each other for five minutes '
+        "while I was praying. My job as a police detective in Bia",
+    ),
+]  # fmt: skip
+
+
+def test_sampled_texts_are_those_of_llama_server(smol: Path, engine: Callable[..., Engine]) -> None:
+    """The chain, its order and its random stream: the same seed is the same text, with drafts too."""
+    for drafts in ({"spec_type": ("none",)}, {"model_draft": smol}):
+        ours = engine(smol, ctx_size=1024, repack=False, predict=40, **drafts)
+        for how, text in SAMPLED:
+            assert ask(ours, "Once upon a time", **how).text == text
+
+
+def test_the_recording_has_what_it_should() -> None:
+    """Each count is the sum of its rounds; enough texts end by length, and every kind of end is there."""
+    for case in CASES:
+        pairs = [tuple(map(int, pair.split("/"))) for pair in case["verified"].split()]
+        assert sum(accepted for accepted, _ in pairs) == case["draft_n_accepted"] > 0
+        assert sum(drafted for _, drafted in pairs) == case["draft_n"]
+        assert case["stop_type"] == ("limit" if case["ends"] == LENGTH else "eos")
+    for cases in FLAG_SETS.values():
+        assert len(cases) == 1 or sum(case["ends"] == LENGTH for case in cases) >= 3
+    assert {case["ends"] for case in CASES} == {LENGTH, END, GUESSED, GUESSED_LAST}
+
+
+@pytest.mark.parametrize("n_max", [1, 4, 8])
+def test_a_model_that_drafts_for_itself_is_always_right(
+    smol: Path, engine: Callable[..., Engine], rounds: list[Round], n_max: int
+) -> None:
+    """Every draft is as long as it may be and accepted whole, so the rounds are as few as they can be.
+
+    The second prompt meets contexts that still hold the first text.
+    """
+    ours = engine(smol, model_draft=smol, spec_type=("draft-simple",), spec_draft_n_max=n_max)
+    for prompt, n in (("A simple recipe for bread:\n1.", 64), ("Once upon a time, in a small village by the sea,", 41)):
+        rounds.clear()
+        answer = ask(ours, prompt, predict=n)
+        stats = answer.stats
+        assert (answer.finish_reason, stats.predicted_n) == ("length", n)
+        full, left = divmod(n - 1, n_max + 1)
+        expected = [n_max] * full + ([left - 1] if left else [])
+        assert [len(r.draft) for r in rounds[1:]] == expected
+        assert drafts_of(rounds) == [(length, length) for length in expected if length]
+        assert stats.rounds == -(-(n - 1) // (n_max + 1))
+        assert stats.total.accepted == stats.total.drafted == sum(expected)
