@@ -83,7 +83,7 @@ class Engine:
         if settings.ctx_size and self.target.n_ctx != settings.ctx_size:
             self.say(f"context: {self.target.n_ctx} tokens (-c {settings.ctx_size}, rounded up)")
         room, longest = self.target.n_outputs - 1, self.choice.longest(settings)
-        if room < longest:
+        if 0 < room < longest:  # without any room, the answer's own line says so
             self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens (-b)")
         draft_session = None
         if draft:
@@ -139,7 +139,7 @@ class Engine:
                 else:
                     stats.add(done)
                     stats.predicted_s = perf_counter() - start
-                if self.abort:
+                if self.abort.is_set:
                     raise Interrupted("interrupted")
         except Interrupted:
             s.end("interrupted")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given, strategies as st
 
 from spec_cli.text import TextStream
@@ -19,7 +21,7 @@ def stream(pieces: list[bytes], stops: list[str]) -> tuple[list[str], str | None
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     edges = sorted({0, len(data), *(p % (len(data) + 1) for p in places)})
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 def first_stop(text: str, stops: list[str]) -> tuple[str, str | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import traceback
 from collections.abc import Sequence as Seq
 from typing import Annotated
@@ -15,7 +14,7 @@ from spec_cli.cli.argv import HELP, plain
 from spec_cli.cli.generate import generate
 from spec_cli.cli.options import PanelCommand, with_options
 from spec_cli.cli.terminal import abandon_stdout, say
-from spec_cli.errors import Interrupted, SpecError, UsageError
+from spec_cli.errors import FileError, Interrupted, SpecError, UsageError
 
 app = typer.Typer(
     name="spec-cli",
@@ -60,11 +59,11 @@ def run(args: Seq[str]) -> int:
     try:
         code = app(_arguments(args), standalone_mode=False, prog_name="spec-cli")
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # Typer turns a closed pipe, and nothing else, into an exit
         abandon_stdout()
         return 0
-    except KeyboardInterrupt:
-        return Interrupted.exit_code
+    except KeyboardInterrupt as error:
+        return error.args[0] if error.args else Interrupted.exit_code
     except SpecError as error:
         if debug:
             traceback.print_exc()
@@ -73,11 +72,13 @@ def run(args: Seq[str]) -> int:
     except typer.TyperException as error:
         say(f"error: {' '.join(error.format_message().split())}")
         return UsageError.exit_code
-    except MemoryError:
-        say("error: out of memory")
+    except OSError as error:
+        abandon_stdout()
+        say(f"error: {error.strerror or error}")
+        return FileError.exit_code
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        say(f"error: this should not happen: {words} (--debug shows where)")
         return SpecError.exit_code
-
-
-def main() -> None:
-    """The `spec-cli` command."""
-    sys.exit(run(sys.argv[1:]))

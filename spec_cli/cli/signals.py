@@ -41,7 +41,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
     def handle(number: int, frame: FrameType | None) -> None:
         stop()
         if received.signal is not None:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(received.exit_code)
         received.signal = number
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -42,6 +42,8 @@ class Output:
     """
 
     def __init__(self, path: Path | None) -> None:
+        if path is not None and sys.stdout is not None and _is_open_as(path, sys.stdout.fileno()):
+            path = None  # /dev/stdout: opening it would empty a file that it is redirected to
         self._path = path
         self._file: BinaryIO | None = None
         if path is None and sys.stdout is None:
@@ -72,6 +74,8 @@ class Output:
         except BrokenPipeError:
             raise
         except OSError as error:
+            if self._path is None:
+                abandon_stdout()
             where = f"-o/--output: {self._path}" if self._path else "standard output"
             raise FileError(f"{where}: {error.strerror}") from None
         if text:
@@ -88,7 +92,15 @@ class Output:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._path and self._file:
-            self._file.close()
+            with suppress(OSError):  # every write was flushed, and answered for
+                self._file.close()
+
+
+def _is_open_as(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except (OSError, ValueError):
+        return False
 
 
 def abandon_stdout() -> None:

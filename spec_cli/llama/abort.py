@@ -29,5 +29,7 @@ class Abort:
         """Let passes run again."""
         self._byte[0] = b"\0"
 
-    def __bool__(self) -> bool:
+    @property
+    def is_set(self) -> bool:
+        """Whether passes stop."""
         return self._byte[0] != b"\0"

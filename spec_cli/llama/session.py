@@ -139,7 +139,7 @@ class Session:
         if not self._ctx:
             raise BackendError(f"no context for {model.role} model {model.path}: {log.reason()}")
         self._memory = C.llama_get_memory(self._ctx)
-        self.abort = abort or Abort()
+        self.abort = Abort() if abort is None else abort
         C.llama_set_abort_callback(self._ctx, self.abort.callback, self.abort.data)
         self.n_vocab = model.vocab.size
         self.n_ctx: int = C.llama_n_ctx(self._ctx) // params.n_sequences
