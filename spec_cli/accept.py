@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from itertools import zip_longest
 
 from spec_cli.contracts import Draft, Live, Rows
 from spec_cli.tokens import tokens
@@ -18,14 +17,14 @@ def match(sequence: Live, draft: Draft, rows: Rows) -> tuple[array[int], int]:
     Returns the kept tokens, [1, len(draft) + 1] of them, and how many of those were guesses.
     """
     kept, accepted = tokens(), 0
-    for guess, row in zip_longest(draft.tokens, (rows[i] for i in range(len(rows)))):
-        token = sequence.sample(row)
+    for i in range(len(draft) + 1):
+        token = sequence.sample(rows[i])
         if token is None:
             sequence.end("stop")
             break
         kept.append(token)
         sequence.push(token)
-        if token != guess:
+        if i == len(draft) or token != draft.tokens[i]:
             break
         accepted += 1
         if sequence.finish:

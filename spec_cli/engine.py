@@ -69,7 +69,7 @@ class Engine:
         if repack is None:
             repack = not has_amx()
             if not repack:
-                self.say("weights stay as they are: llama.cpp was built with AMX, which can crash (--repack uses it)")
+                self.say("weights stay as they are: AMX kernels can crash (--repack uses them)")
         model = Model(settings.model, "target", n_gpu_layers=settings.gpu_layers, repack=repack)
         stack.callback(model.close)
         self.vocab: Vocab = model.vocab

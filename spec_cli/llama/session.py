@@ -62,8 +62,8 @@ class LogitRow:
         pointer = C.llama_get_logits_ith(self._ctx, self._index)
         if not pointer:
             raise BackendError(f"llama.cpp has no logits for row {self._index}")
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
-        return np.frombuffer(memoryview((ctypes.c_float * self._n_vocab).from_address(address or 0)), np.float32)
+        row: Any = (ctypes.c_float * self._n_vocab).from_address(ctypes.addressof(pointer.contents))
+        return np.frombuffer(row, np.float32)
 
     def sample(self, chain: int) -> int:
         """The token that a C sampler chain takes from this row (applies and accepts)."""

@@ -20,6 +20,7 @@ class Vocab:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self._pieces: dict[tuple[int, bool], bytes] = {}
         self.size: int = C.llama_vocab_n_tokens(handle)
         self.type: int = C.llama_vocab_type(handle)
         self.bos: int = C.llama_vocab_bos(handle)
@@ -53,6 +54,12 @@ class Vocab:
 
     def piece(self, token: int, special: bool = False) -> bytes:
         """The bytes that the token stands for; control tokens are empty unless `special`."""
+        known = self._pieces.get((token, special))
+        if known is None:
+            known = self._pieces[token, special] = self._piece(token, special)
+        return known
+
+    def _piece(self, token: int, special: bool) -> bytes:
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)

