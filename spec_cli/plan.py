@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from spec_cli import machine
 from spec_cli.drafters.table import Choice, choose
 from spec_cli.errors import UsageError
+from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.fit import context_bytes
 from spec_cli.llama.model import Model, check_file
-from spec_cli.llama.session import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.vocab import require_compatible
 from spec_cli.settings import Settings
 

@@ -24,7 +24,7 @@ SHARED = Path(os.environ.get("SPEC_CLI_SHARED", Path(__file__).parents[2] / "sha
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of tiny GGUFs: clock, clock_eos_m, clock_utf8, const_j, plain, swa, mamba."""
+    """A folder of tiny GGUFs: clock, clock_eos_m, clock_utf8, const_j, plain, swa, mamba, hybrid."""
     folder = tmp_path_factory.mktemp("models")
     tiny.clock(folder / "clock.gguf")
     tiny.clock(folder / "clock_eos_m.gguf", eos=tiny.A + 12)
@@ -33,6 +33,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny.plain(folder / "plain.gguf")
     tiny.windowed(folder / "swa.gguf")
     tiny.mamba(folder / "mamba.gguf")
+    tiny.mamba(folder / "hybrid.gguf", hybrid=True)
     return folder
 
 

@@ -15,11 +15,12 @@ import tiny
 
 from spec_cli.contracts import Pass
 from spec_cli.errors import Interrupted
+from spec_cli.llama.context import ContextParams
 from spec_cli.llama.model import Model
-from spec_cli.llama.session import ContextParams, Session
+from spec_cli.llama.session import Session
 from spec_cli.tokens import tokens
 
-MEMORIES = ["plain.gguf", "swa.gguf", "mamba.gguf"]
+MEMORIES = ["plain.gguf", "swa.gguf", "mamba.gguf", "hybrid.gguf"]
 EXACT = {"type_k": 0, "type_v": 0, "flash_attn": 0}  # F32: rounding stays far below the margins
 
 
@@ -132,12 +133,13 @@ def test_a_sliding_window_is_not_cut_deeper_than_it_reaches(models: Path) -> Non
         np.testing.assert_allclose(got, rows[0].logits, atol=2e-3)
 
 
-def test_always_wrong_guesses_on_recurrent_memory_stay_cheap(models: Path) -> None:
+@pytest.mark.parametrize("memory", ["mamba.gguf", "hybrid.gguf"])
+def test_always_wrong_guesses_on_recurrent_memory_stay_cheap(models: Path, memory: str) -> None:
     """200 tokens, every guess rejected: at most 10 decoded tokens for each one emitted."""
-    with session(models / "mamba.gguf") as s:
+    with session(models / memory) as s:
         right = greedy(s, [tiny.A], 200)
     for n in (1, 3, 4, 6):
-        with session(models / "mamba.gguf") as s:
+        with session(models / memory) as s:
             text, decoded = tokens([tiny.A]), 0
             while len(text) < len(right):
                 wrong = tokens([tiny.byte(0)] * n)

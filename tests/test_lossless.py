@@ -58,7 +58,7 @@ class Scripted:
 
 
 KINDS = ["oracle", "wrong", "over-long", "ends", "out of range", "mixed", "nothing", "ngram-simple"]
-FILES = ["clock.gguf", "clock_eos_m.gguf", "clock_utf8.gguf", "plain.gguf", "swa.gguf", "mamba.gguf"]
+FILES = ["clock.gguf", "clock_eos_m.gguf", "clock_utf8.gguf", "plain.gguf", "swa.gguf", "mamba.gguf", "hybrid.gguf"]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_draft_model_gives_the_text_of_none(
 
 
 def test_an_oracle_is_accepted_whole_and_a_wrong_drafter_never(engines: dict[str, Engine]) -> None:
-    for file in ("plain.gguf", "swa.gguf", "mamba.gguf"):
+    for file in ("plain.gguf", "swa.gguf", "mamba.gguf", "hybrid.gguf"):
         engine = engines[file]
         right = plain(engine, "hello", {"predict": 33, "temp": 0.0})
         engine.drafter = Chain([Scripted("oracle", right.tokens)], 4)

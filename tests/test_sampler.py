@@ -14,9 +14,11 @@ import pytest
 import tiny
 
 from spec_cli.contracts import Pass
+from spec_cli.llama.context import ContextParams
 from spec_cli.llama.model import Model
+from spec_cli.llama.rows import LogitRow
 from spec_cli.llama.sampler import Sampler
-from spec_cli.llama.session import ContextParams, LogitRow, Session
+from spec_cli.llama.session import Session
 from spec_cli.settings import Settings
 from spec_cli.tokens import tokens
 

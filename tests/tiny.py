@@ -190,16 +190,20 @@ def windowed(path: Path, *, window: int = 16, n_ctx: int = 512) -> Path:
     return plain(path, seed=5, arch="gemma3", window=window, layers=6, n_ctx=n_ctx)
 
 
-def mamba(path: Path, *, seed: int = 7, n_ctx: int = 512) -> Path:
-    """A random recurrent model: its state cannot forget a suffix."""
-    width, layers, state, conv, rank = 64, 2, 16, 4, 4
+def mamba(path: Path, *, seed: int = 7, n_ctx: int = 512, hybrid: bool = False) -> Path:
+    """A random recurrent model: its state cannot forget a suffix. `hybrid`: a jamba, with attention layers between."""
+    width, layers, state, conv, rank = 64, 4 if hybrid else 2, 16, 4, 4
+    heads = [0, 1] * (layers // 2) if hybrid else [0] * layers
     inner, r = 2 * width, _random(seed)
-    w = gguf.GGUFWriter(path, "mamba")
-    w.add_name("tiny-mamba")
+    arch = "jamba" if hybrid else "mamba"
+    w = gguf.GGUFWriter(path, arch)
+    w.add_name(f"tiny-{arch}")
     w.add_context_length(n_ctx)
     w.add_embedding_length(width)
-    w.add_feed_forward_length(0)
-    w.add_head_count(0)
+    w.add_feed_forward_length(2 * width if hybrid else 0)
+    w.add_head_count(1 if hybrid else 0)
+    if hybrid:
+        w.add_head_count_kv(heads)
     w.add_block_count(layers)
     w.add_ssm_conv_kernel(conv)
     w.add_ssm_inner_size(inner)
@@ -212,17 +216,28 @@ def mamba(path: Path, *, seed: int = 7, n_ctx: int = 512) -> Path:
         "output_norm.weight": np.ones(width, np.float32),
         "output.weight": _letters_only(r(SIZE, width)),
     }
-    for i in range(layers):
+    for i, attention in enumerate(heads):
         b = f"blk.{i}."
         tensors[b + "attn_norm.weight"] = np.ones(width, np.float32)
-        tensors[b + "ssm_in.weight"] = r(2 * inner, width, k=width**-0.5)
-        tensors[b + "ssm_conv1d.weight"] = r(inner, conv, k=0.5)
-        tensors[b + "ssm_conv1d.bias"] = _zeros(inner)
-        tensors[b + "ssm_x.weight"] = r(rank + 2 * state, inner, k=inner**-0.5)
-        tensors[b + "ssm_dt.weight"] = r(inner, rank, k=0.5)
-        tensors[b + "ssm_dt.bias"] = np.full(inner, -2, np.float32)
-        tensors[b + "ssm_a"] = -np.tile(np.arange(1, state + 1, dtype=np.float32) * 0.2, (inner, 1))
-        tensors[b + "ssm_d"] = np.ones(inner, np.float32)
-        tensors[b + "ssm_out.weight"] = r(width, inner, k=2 * inner**-0.5)
+        if attention:
+            tensors |= {b + f"attn_{n}.weight": r(width, width, k=2 * width**-0.5) for n in "qkv"}
+            tensors[b + "attn_output.weight"] = r(width, width, k=2 * width**-0.5)
+        else:
+            tensors[b + "ssm_in.weight"] = r(2 * inner, width, k=width**-0.5)
+            tensors[b + "ssm_conv1d.weight"] = r(inner, conv, k=0.5)
+            tensors[b + "ssm_conv1d.bias"] = _zeros(inner)
+            tensors[b + "ssm_x.weight"] = r(rank + 2 * state, inner, k=inner**-0.5)
+            tensors[b + "ssm_dt.weight"] = r(inner, rank, k=0.5)
+            tensors[b + "ssm_dt.bias"] = np.full(inner, -2, np.float32)
+            tensors[b + "ssm_a"] = -np.tile(np.arange(1, state + 1, dtype=np.float32) * 0.2, (inner, 1))
+            tensors[b + "ssm_d"] = np.ones(inner, np.float32)
+            tensors[b + "ssm_out.weight"] = r(width, inner, k=2 * inner**-0.5)
+        if hybrid:
+            tensors[b + "ffn_norm.weight"] = np.ones(width, np.float32)
+            tensors |= {b + f"ffn_{n}.weight": r(2 * width, width, k=width**-0.5) for n in ("gate", "up")}
+            tensors[b + "ffn_down.weight"] = r(width, 2 * width, k=(2 * width) ** -0.5)
+            if not attention:
+                tensors[b + "ssm_dt_norm.weight"] = np.ones(rank, np.float32)
+                tensors |= {b + f"ssm_{n}_norm.weight": np.ones(state, np.float32) for n in "bc"}
     _save(w, tensors)
     return path

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 
 from spec_cli.llama import log
+from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
-from spec_cli.llama.session import ContextParams
 
 _SIZE = re.compile(r"(KV|RS|output|compute) buffer size\s*=\s*([\d.]+) MiB|: size =\s*([\d.]+) MiB \(\s*(\d+) cells")
 _MIB = 1 << 20

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from spec_cli.llama.log import C
-from spec_cli.llama.session import LogitRow
+from spec_cli.llama.rows import LogitRow
 from spec_cli.llama.vocab import Vocab
 
 COLDEST = 1e-6  # a lower temperature is greedy: dividing logits by it would overflow

@@ -10,8 +10,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,8 +18,10 @@ from spec_cli.contracts import Pass
 from spec_cli.errors import BackendError, Interrupted
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
+from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
+from spec_cli.llama.rows import LogitRow, LogitRows
 from spec_cli.tokens import common_prefix, tokens
 
 PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: of a hybrid model, the recurrent part
@@ -46,87 +47,6 @@ class _Work:
     at: int
     first: int
     rows: LogitRows
-
-
-class LogitRow:
-    """A row of logits, read where the newest decode left it."""
-
-    __slots__ = ("_ctx", "_index", "_n_vocab")
-
-    def __init__(self, ctx: int, index: int, n_vocab: int) -> None:
-        self._ctx, self._index, self._n_vocab = ctx, index, n_vocab
-
-    @property
-    def logits(self) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """float32 [n_vocab], valid until the next forward pass."""
-        pointer = C.llama_get_logits_ith(self._ctx, self._index)
-        if not pointer:
-            raise BackendError(f"llama.cpp has no logits for row {self._index}")
-        row: Any = (ctypes.c_float * self._n_vocab).from_address(ctypes.addressof(pointer.contents))
-        return np.frombuffer(row, np.float32)
-
-    def sample(self, chain: int) -> int:
-        """The token that a C sampler chain takes from this row (applies and accepts)."""
-        return int(C.llama_sampler_sample(chain, self._ctx, self._index))
-
-
-@dataclass(slots=True)
-class LogitRows:
-    """The rows of one pass, how many of its tokens were reused and how many decoded."""
-
-    cached: int = 0
-    decoded: int = 0
-    rows: list[LogitRow] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, i: int) -> LogitRow:
-        return self.rows[i]
-
-
-def cache_type(name: str) -> int:
-    """A type of cached keys or values by its flag's name, e.g. q8_0."""
-    return int(getattr(C, f"GGML_TYPE_{name.upper()}"))
-
-
-def gpu_offload() -> bool:
-    """Whether this build of llama.cpp can use a GPU."""
-    return bool(C.llama_supports_gpu_offload())
-
-
-@dataclass(frozen=True, slots=True)
-class ContextParams:
-    """Sizes and types of one context; every size is checked before C sees it."""
-
-    n_ctx: int
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_sequences: int = 1
-    n_outputs: int = 1
-    n_threads: int = 1
-    n_threads_batch: int = 1
-    flash_attn: int = -1
-    type_k: int = C.GGML_TYPE_F16
-    type_v: int = C.GGML_TYPE_F16
-
-    def clipped(self) -> ContextParams:
-        """With a batch no longer than the context (llama.cpp rounds it up to a multiple of 256)."""
-        n_batch = min(self.n_batch, -(-self.n_ctx // 256) * 256)
-        return replace(self, n_batch=n_batch, n_outputs=min(self.n_outputs, n_batch))
-
-    def c(self) -> Any:
-        """As llama.cpp's struct, with the values of its tools where the library's defaults differ."""
-        params = C.llama_context_default_params()
-        params.n_ctx = self.n_ctx * self.n_sequences
-        params.n_batch, params.n_ubatch = self.n_batch, min(self.n_ubatch, self.n_batch)
-        params.n_seq_max, params.kv_unified = self.n_sequences, True
-        params.n_outputs_max, params.n_outputs_max_per_seq = self.n_outputs, self.n_outputs
-        params.n_threads, params.n_threads_batch = self.n_threads, self.n_threads_batch
-        params.flash_attn_type = self.flash_attn
-        params.type_k, params.type_v = self.type_k, self.type_v
-        params.swa_full, params.no_perf = False, False
-        return params
 
 
 class Session:
