@@ -20,6 +20,7 @@ MOST_CTX = 1 << 24  # no GGUF knows more positions; what fits is asked of the ma
 MOST_THREADS = 512  # GGML_MAX_N_THREADS: more are a segmentation fault
 MOST_GUESSES = 1024
 RANDOM_SEED = 0xFFFFFFFF
+MOST_FLOAT = 1e6  # further out a float32 logit overflows
 INT32 = (1 << 31) - 1
 
 
@@ -222,7 +223,8 @@ class Settings:
         help="Random seed; the one used is always reported.",
     )
     temp: float = option(
-        0.8, "--temp", "--temperature", panel=SAMPLING, metavar="T", env="LLAMA_ARG_TEMPERATURE", low=-math.inf,
+        0.8, "--temp", "--temperature", panel=SAMPLING, metavar="T", env="LLAMA_ARG_TEMPERATURE",
+        low=-MOST_FLOAT, high=MOST_FLOAT,
         help="Temperature; 0 or less is greedy.",
     )
     top_k: int = option(
@@ -242,15 +244,17 @@ class Settings:
         help="How many last tokens the penalties look at; 0 is off.",
     )
     repeat_penalty: float = option(
-        1.0, "--repeat-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_REPEAT_PENALTY", low=1e-6,
+        1.0, "--repeat-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_REPEAT_PENALTY", low=1e-6, high=MOST_FLOAT,
         help="Divide the logits of repeated tokens; 1 is off.",
     )
     presence_penalty: float = option(
-        0.0, "--presence-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_PRESENCE_PENALTY", low=-math.inf,
+        0.0, "--presence-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_PRESENCE_PENALTY",
+        low=-MOST_FLOAT, high=MOST_FLOAT,
         help="Lower the logits of tokens seen; 0 is off.",
     )
     frequency_penalty: float = option(
-        0.0, "--frequency-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_FREQUENCY_PENALTY", low=-math.inf,
+        0.0, "--frequency-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_FREQUENCY_PENALTY",
+        low=-MOST_FLOAT, high=MOST_FLOAT,
         help="Lower them by how often they were seen; 0 is off.",
     )
     spec_type: tuple[str, ...] | None = option(
@@ -356,10 +360,13 @@ def read(name: str, value: Any, origin: str) -> Any:
         return tuple(texts)
     if isinstance(value, list) and kind is tuple:
         value = ",".join(map(str, value))
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise refuse(f"is not {'a number' if kind in (int, float) else 'text'}")
+    takes_number = kind in (int, float)
+    if not isinstance(value, str) and (
+        isinstance(value, bool) or not takes_number or not isinstance(value, int | float)
+    ):
+        raise refuse(f"is not {'a number' if takes_number else 'text'}")
     try:
-        result = flag.parse(str(value).strip()) if flag.parse else kind(_number(value) if kind is int else value)
+        result = flag.parse(str(value).strip()) if flag.parse else _convert(kind, value)
     except (ValueError, KeyError, OverflowError):
         expected = {int: "a whole number", float: "a number"}.get(kind, "valid")
         raise refuse(f"is not {f'one of {flag.metavar}' if flag.parse else expected}") from None
@@ -374,15 +381,14 @@ def read(name: str, value: Any, origin: str) -> Any:
     return result
 
 
-def _number(value: Any) -> int:
-    if isinstance(value, float):
+def _convert(kind: type, value: Any) -> Any:
+    """As Python reads numbers, without its underscores; a fraction is no whole number."""
+    if (kind is int and isinstance(value, float)) or (kind in (int, float) and "_" in str(value)):
         raise ValueError
-    return int(value)
+    return kind(value)
 
 
 def _range(low: float | None, high: float | None) -> str:
-    if high is None:
-        return f"at least {low:g}"
     return f"{low:g} to {high:g}" if isinstance(low, float) else f"{low} to {high}"
 
 
@@ -391,7 +397,7 @@ def _read_switch(value: Any, refuse: Callable[[str], UsageError]) -> bool:
         return value
     words = {"on": True, "enabled": True, "true": True, "1": True}
     words |= {"off": False, "disabled": False, "false": False, "0": False}
-    if value not in words:
+    if not isinstance(value, str) or value not in words:
         raise refuse("is not on or off")
     return words[value]
 
