@@ -76,13 +76,16 @@ def load(asked: Path | None, env: Mapping[str, str]) -> ModelsFile:
             raise UsageError(f"{path}: unknown table or key {name!r}: there are [defaults] and [models.NAME]")
     tables = {"[defaults]": data.get("defaults", {})}
     models = data.get("models", {})
-    if isinstance(models, dict):
-        tables |= {f"[models.{name}]": values for name, values in models.items()}
+    if not isinstance(models, dict):
+        raise UsageError(f"{path} models: not a table: named models are [models.NAME]")
+    tables |= {f"[models.{name}]": values for name, values in models.items()}
     for place, values in tables.items():
         if not isinstance(values, dict):
             raise UsageError(f"{path} {place}: not a table")
-        for key in values:
-            _field_of(key, f"{path} {place}")
+        fields = [_field_of(key, f"{path} {place}") for key in values]
+        for key, name in zip(values, fields, strict=True):
+            if fields.count(name) > 1:
+                raise UsageError(f"{path} {place}: {key!r} is set twice, under two spellings")
     return ModelsFile(path, data.get("defaults", {}), models)
 
 
@@ -134,6 +137,9 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
     for name, flag in flags().items():
         if flag.env and flag.env in env and name != "config":
             layers.add(2, name, env[flag.env], f"environment variable {flag.env}")
+        negated = flag.env.replace("_ARG_", "_ARG_NO_")
+        if flag.off and flag.env and negated in env:  # set at all means off, as in llama.cpp
+            layers.add(2, name, False, f"environment variable {negated}")
         if name in given:
             layers.add(3, name, given[name], _spelling(name))
     named = _named_model(layers.values.get("model"), models)
@@ -147,7 +153,8 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
             if name == "model" or layers.ranks.get(name, -1) < 1:
                 layers.values[name], layers.origins[name], layers.ranks[name] = value, own.origins[name], 1
     # -md given closer to the person than the type means that they want the draft model used
-    if layers.ranks.get("model_draft", -1) > layers.ranks.get("spec_type", 9):
+    ranks = layers.ranks
+    if "spec_type" in ranks and ranks.get("model_draft", -1) > ranks["spec_type"]:
         del layers.values["spec_type"], layers.origins["spec_type"]
     if layers.values.get("quiet") and layers.values.get("verbose"):
         raise UsageError("-q and -v exclude each other")
@@ -161,7 +168,7 @@ def _named_model(asked: Path | None, models: Mapping[str, Values]) -> str | None
             raise UsageError(NO_MODEL)
         return "demo"
     name = str(asked)
-    if name in models and not asked.exists():
+    if name in models and not asked.is_file():
         return name
     if not asked.exists() and os.sep not in name and not name.endswith(".gguf"):
         known = ", ".join(models) or "none"

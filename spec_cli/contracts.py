@@ -49,7 +49,8 @@ class Draft:
             known += 1
         if known == len(self.tokens):
             return self
-        return Draft(self.tokens[:known], self.source, self.probs and self.probs[:known])
+        probs = None if self.probs is None else self.probs[:known]
+        return Draft(self.tokens[:known], self.source, probs)
 
 
 class Row(Protocol):
@@ -110,7 +111,7 @@ class Drafter(Protocol):
         """A new prompt was read into `sequence`."""
 
     def draft(self, live: Seq[Live]) -> Seq[Draft]:
-        """At most `limit` guesses for each sequence, in order; `live` is not changed."""
+        """Guesses for each sequence, in order; what is beyond `limit` is cut off. `live` is not changed."""
 
     def accepted(self, sequence: Live, n: int) -> None:
         """How many guesses of the newest draft were right, whoever made it."""

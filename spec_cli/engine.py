@@ -6,7 +6,7 @@ import secrets
 from array import array
 from collections.abc import Callable, Sequence as Seq
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from types import TracebackType
 
@@ -21,7 +21,7 @@ from spec_cli.llama.session import Session
 from spec_cli.llama.vocab import Vocab
 from spec_cli.plan import Plan, plan
 from spec_cli.sequence import Sequence
-from spec_cli.settings import Settings, seed_of
+from spec_cli.settings import Settings, read, seed_of
 from spec_cli.speculate import speculate
 from spec_cli.stats import Stats
 
@@ -39,19 +39,44 @@ class Answer:
     stats: Stats
 
 
+# common/common.cpp, common_init_sampler_from_model: what a file suggests where nothing was said.
+FILE_DEFAULTS = {
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "temp": "temp",
+    "repeat_last_n": "penalty_last_n",
+    "repeat_penalty": "penalty_repeat",
+}
+
+
+def with_file_defaults(settings: Settings, model: Model) -> Settings:
+    """The settings with the model file's `general.sampling.*` for what nobody set."""
+    unset = Settings()
+    found = {}
+    for field, key in FILE_DEFAULTS.items():
+        text = model.meta(f"general.sampling.{key}")
+        if text is not None and field not in settings.origins and getattr(settings, field) == getattr(unset, field):
+            found[field] = read(field, text, f"{model.path} general.sampling.{key}")
+    return replace(settings, **found) if found else settings
+
+
 class Engine:
     """A loaded target with its drafters. `say` gets each thing a person should know, once.
 
     Raises UsageError, FileError or BackendError, with nothing left open.
     """
 
-    def __init__(self, settings: Settings, say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self, settings: Settings, say: Callable[[str], None] = lambda line: None, abort: Abort | None = None
+    ) -> None:
         self.settings = settings
         self._said: set[str] = set()
         self._say_line = say
-        self.abort = Abort()
+        self.abort = Abort() if abort is None else abort
         with ExitStack() as stack:
             plans = plan(settings, self.say)
+            self.say(f"speculation: {plans.choice}")
             log.show(log.INFO if settings.verbose else None)
             self._load(stack, plans)
             self._stack = stack.pop_all()
@@ -70,13 +95,16 @@ class Engine:
             repack = not has_amx()
             if not repack:
                 self.say("weights stay as they are: AMX kernels can crash (--repack uses them)")
-        model = Model(settings.model, "target", n_gpu_layers=settings.gpu_layers, repack=repack)
+        model = Model(settings.model, "target", n_gpu_layers=settings.gpu_layers, repack=repack, abort=self.abort)
         stack.callback(model.close)
+        self.settings = settings = with_file_defaults(settings, model)
         self.vocab: Vocab = model.vocab
         self.chat_template = model.meta("tokenizer.chat_template")
         draft = None
         if self.choice.needs_model and settings.model_draft:
-            draft = Model(settings.model_draft, "draft", n_gpu_layers=settings.gpu_layers_draft, repack=repack)
+            draft = Model(
+                settings.model_draft, "draft", n_gpu_layers=settings.gpu_layers_draft, repack=repack, abort=self.abort
+            )
             stack.callback(draft.close)
         self.target = Session(model, plans.target, self.abort)
         stack.callback(self.target.close)
@@ -84,7 +112,7 @@ class Engine:
             self.say(f"context: {self.target.n_ctx} tokens (-c {settings.ctx_size}, rounded up)")
         room, longest = self.target.n_outputs - 1, self.choice.longest(settings)
         if 0 < room < longest:  # without any room, the answer's own line says so
-            self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens (-b)")
+            self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens (-b, -c)")
         draft_session = None
         if draft:
             draft_session = Session(draft, plans.draft, self.abort)
@@ -160,6 +188,9 @@ class Engine:
         if stats.rounds < 1:
             return "the answer ended before the first draft"
         if types == ("ngram-simple",):
+            least = self.settings.spec_ngram_simple_size_n + self.settings.spec_ngram_simple_size_m + 2
+            if stats.cache_n + stats.prompt_n + stats.predicted_n <= least:
+                return f"ngram-simple looks for repeats in texts of more than {least} tokens only"
             return "ngram-simple found no repeats"
         return f"{','.join(types)} made no guess"
 

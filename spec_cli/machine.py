@@ -19,13 +19,24 @@ def _number(*names: str) -> list[int]:
     return []
 
 
+def _file_cache() -> int:
+    """Bytes of this group's files in memory: they count as used and are given back on demand."""
+    for name in ("memory.stat", "memory/memory.stat"):
+        try:
+            pairs = dict(line.split() for line in (_CGROUP / name).read_text().splitlines())
+            return sum(int(pairs.get(key, 0)) for key in ("inactive_file", "active_file"))
+        except (OSError, ValueError):
+            continue
+    return 0
+
+
 def free_memory() -> int:
     """Bytes that can be used before something is swapped or killed."""
     free = int(psutil.virtual_memory().available)
     limit = _number("memory.max", "memory/memory.limit_in_bytes")
     used = _number("memory.current", "memory/memory.usage_in_bytes")
     if limit and used:
-        free = min(free, max(0, limit[0] - used[0]))
+        free = min(free, max(0, limit[0] - max(0, used[0] - _file_cache())))
     return free
 
 

@@ -15,7 +15,7 @@ from spec_cli.llama.model import Model, check_file
 from spec_cli.llama.vocab import require_compatible
 from spec_cli.settings import Settings
 
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ def plan(settings: Settings, say: Callable[[str], None]) -> Plan:
             check_file(path, role)
     with ExitStack() as stack:
         target = stack.enter_context(Model(settings.model, "target", dry=True))
+        target.require_language_model()
         draft = None
         if settings.model_draft:
             draft = stack.enter_context(Model(settings.model_draft, "draft", dry=True))
@@ -55,6 +56,7 @@ def plan(settings: Settings, say: Callable[[str], None]) -> Plan:
             say(f"-md {settings.model_draft} is not used by {','.join(choice.types) or 'none'}")
             draft = None
         if draft:
+            draft.require_language_model()
             require_compatible(target.vocab, draft.vocab, str(target.path), str(draft.path))
         wanted = _wanted(settings, choice, settings.ctx_size or target.n_ctx_train)
         if gpu_offload() and settings.gpu_layers != 0:
@@ -106,8 +108,14 @@ def _fitted(settings: Settings, wanted: Plan, target: Model, draft: Model | None
             (f, settings.origins[f]) for f in ("ctx_size", "ctx_size_draft", "ubatch_size") if f in settings.origins
         ]
         what = ", ".join(f"{origin} {getattr(settings, field)}" for field, origin in asked)
-        raise UsageError(f"{what or 'the smallest context'}: needs {need / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
+        raise UsageError(f"{what or 'the smallest context'}: needs {_size(need)}, {_size(free)} are free")
     if n_ctx < wanted.target.n_ctx:
         own = f"the model's {target.n_ctx_train}"
         say(f"context: {n_ctx} tokens of {own}, to fit in half of the free memory (-c sets it)")
+    if n_ctx > target.n_ctx_train:
+        say(f"context: {n_ctx} tokens, more than the {target.n_ctx_train} that the model was made for")
     return _wanted(settings, wanted.choice, n_ctx)
+
+
+def _size(n: float) -> str:
+    return f"{n / GIB:.1f} GiB" if n >= GIB else f"{n / MIB:.0f} MiB"

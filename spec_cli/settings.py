@@ -7,6 +7,7 @@ Names, aliases, environment names and defaults are llama-server's (common/arg.cp
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -107,7 +108,7 @@ class Settings:
     gpu_layers: int = option(
         -1, "-ngl", "--gpu-layers", "--n-gpu-layers", panel=MODEL, metavar="N|auto|all",
         env="LLAMA_ARG_N_GPU_LAYERS", parse=read_layers, low=-2, high=INT32, shown="auto",
-        help="Layers of the target that go to the GPU.",
+        help="Layers of the target that go to the GPU; auto is all. GPU memory is not checked beforehand.",
     )
     gpu_layers_draft: int = option(
         -1, "-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl", panel=MODEL,
@@ -360,6 +361,8 @@ def read(name: str, value: Any, origin: str) -> Any:
         return tuple(texts)
     if isinstance(value, list) and kind is tuple:
         value = ",".join(map(str, value))
+    if isinstance(value, bool) and flag.parse is read_flash_attn:
+        value = "on" if value else "off"
     takes_number = kind in (int, float)
     if not isinstance(value, str) and (
         isinstance(value, bool) or not takes_number or not isinstance(value, int | float)
@@ -381,9 +384,12 @@ def read(name: str, value: Any, origin: str) -> Any:
     return result
 
 
+_PLAIN_NUMBER = re.compile(r"[\x00-^`-\x7f]*")  # int() would read underscores and other scripts' digits
+
+
 def _convert(kind: type, value: Any) -> Any:
-    """As Python reads numbers, without its underscores; a fraction is no whole number."""
-    if (kind is int and isinstance(value, float)) or (kind in (int, float) and "_" in str(value)):
+    """A number in plain digits; a fraction is no whole number."""
+    if (kind is int and isinstance(value, float)) or (kind in (int, float) and not _PLAIN_NUMBER.fullmatch(str(value))):
         raise ValueError
     return kind(value)
 

@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -501,3 +502,18 @@ def test_an_empty_prompt_is_refused_where_the_model_adds_nothing(smol: Path) -> 
     """B37: SMOL has no BOS to start from; a space is enough."""
     assert "prompt is empty" in refused(generate(smol, "--raw", "-c", 512, "-n", 2, "-p", "", "-q"), 2)
     assert answer_of(generate(smol, "--raw", "-c", 512, "-n", 2, "-p", " ", "--json"))["prompt_tokens"] == 1
+
+
+@pytest.mark.parametrize("delay", [0.15, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0])
+def test_ctrl_c_is_heard_from_the_first_moment(smol: Path, delay: float) -> None:
+    """B30: while modules are imported, while the files are read, while the contexts are made."""
+    command = ["generate", "-m", smol, "-t", "1", "--raw", "-p", "Once upon a time", "-n", "4000", "-c", "8192"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spec_cli", *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert b"Traceback" not in stderr
+    assert b"Exception ignored" not in stderr

@@ -70,6 +70,9 @@ def test_a_draft_given_closer_than_the_type_is_used(file: Path) -> None:
         ("[defaults]\nstop = 3", "stop: 3 is not a list of texts"),
         ("[defaults]\ntemp = true", "temp: True is not a number"),
         ("[models]\nx = 3", "[models.x]: not a table"),
+        ("models = 5", "models: not a table"),
+        ("[[models]]\nx = 1", "models: not a table"),
+        ("[defaults]\nctx-size = 1\nctx_size = 2", "is set twice"),
         ("[models.x]\ntemp = 1", "[models.x]: no model"),
         ("[defaults\n", "models.toml:"),
     ],
@@ -102,6 +105,17 @@ def test_the_demo_is_a_name_and_the_default(smol: Path) -> None:
             4,
             8,
         )
+
+
+def test_a_folder_does_not_hide_a_name(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    assert settings(file, model="a").model == file.parent / "a.gguf"
+
+
+def test_a_negated_environment_name_turns_a_switch_off(file: Path) -> None:
+    assert settings(file, {"LLAMA_ARG_NO_REPACK": "1"}, model="a").repack is False
+    assert settings(file, {"LLAMA_ARG_REPACK": "on"}, model="a").repack is True
 
 
 def test_removed_environment_names_are_refused(file: Path) -> None:

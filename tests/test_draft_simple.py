@@ -12,7 +12,7 @@ from conftest import ask
 
 from spec_cli.drafters.draft_simple import top_probability
 from spec_cli.engine import Engine
-from spec_cli.errors import FileError
+from spec_cli.errors import FileError, UsageError
 
 MORE = [*tiny.TEXTS, *(b"<%d>" % i for i in range(100))]
 EXTRA = tiny.SIZE + 7  # an id that only the larger vocabulary has
@@ -61,6 +61,13 @@ def test_short_drafts_are_thrown_away_below_n_min(models: Path, engine: Callable
     assert stats.total.accepted_at == [4] * 4, "four whole drafts for the 20 tokens after the first"
     stats = ask(e, "abc", predict=4).stats
     assert stats.total.drafted == 0, "with three tokens left only two guesses would be of use"
+
+
+def test_a_head_is_no_draft_model(shared: Path, smol: Path, engine: Callable[..., Engine]) -> None:
+    with pytest.raises(UsageError, match="is made for draft-eagle3, which cannot be run yet"):
+        engine(smol, model_draft=shared / "models" / "smollm2-135m-eagle3.gguf")
+    with pytest.raises(FileError, match="is not a decoder-only language model"):
+        engine(shared / "models" / "smollm2-135m-eagle3.gguf")
 
 
 def test_p_min_is_over_the_ten_likeliest_and_strict() -> None:

@@ -94,6 +94,27 @@ def test_sequences_in_one_pass_equal_their_solo_runs(models: Path, memory: str, 
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
+def test_long_texts_of_three_sequences_share_passes(models: Path, memory: str) -> None:
+    """Texts far longer than a window and than a ubatch, cut and grown at random, in random company."""
+    rng = random.Random(memory)
+    texts = {i: letters(rng, 40) for i in range(3)}
+    with session(models / memory, n_sequences=3, n_batch=64, n_ubatch=16) as s, session(models / memory) as fresh:
+        for _ in range(60):
+            for i in texts:
+                keep = rng.randrange(len(texts[i]) // 2, len(texts[i]) + 1)
+                texts[i] = (texts[i][:keep] + letters(rng, rng.randrange(1, 60)))[:480]
+            live = rng.sample(range(3), rng.randrange(1, 4))
+            outputs = {i: rng.randrange(1, 5) for i in live}
+            passes = [Pass(i, tokens(texts[i]), len(texts[i]) - outputs[i] + 1, outputs[i]) for i in live]
+            scored = s.forward(passes)
+            got = {i: [rows[k].logits.copy() for k in range(len(rows))] for i, rows in zip(live, scored, strict=True)}
+            for i in live:
+                fresh.forward([Pass(0, tokens(), 0, 0)])
+                (right,) = fresh.forward([Pass(0, tokens(texts[i]), len(texts[i]), outputs[i])])
+                np.testing.assert_allclose(got[i], [right[k].logits for k in range(outputs[i])], atol=2e-2)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
 def test_small_batches_change_nothing(models: Path, memory: str) -> None:
     """Chunked prefill: 200 tokens through n_batch 32, n_ubatch 1 and 7, one sequence and two."""
     prompt = letters(random.Random(1), 200)

@@ -65,7 +65,7 @@ def test_the_default_context_is_lowered_to_half_of_the_free_memory(long: Path, m
 def test_a_context_that_cannot_fit_is_refused_with_both_numbers(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "free_memory", lambda: 200 * MIB)
     asked = {"origins": {"ctx_size": "-c/--ctx-size"}, "ctx_size": 1 << 20}
-    with pytest.raises(UsageError, match=r"-c/--ctx-size 1048576: needs \d\.\d GiB, 0\.2 GiB are free"):
+    with pytest.raises(UsageError, match=r"-c/--ctx-size 1048576: needs \d\.\d GiB, 200 MiB are free"):
         plan(Settings(model=long, threads=1, **asked), lambda line: None)  # type: ignore[arg-type]
     asked = {"origins": {"ctx_size_draft": "-cd/--ctx-size-draft"}, "ctx_size_draft": 1 << 20}
     with pytest.raises(UsageError, match="-cd/--ctx-size-draft 1048576: needs"):
@@ -86,11 +86,12 @@ def test_default_threads_respect_affinity() -> None:
 def test_limits_of_a_container_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "memory.max").write_text(f"{64 * MIB}\n")
     (tmp_path / "memory.current").write_text(f"{24 * MIB}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 5\ninactive_file {3 * MIB}\nactive_file {2 * MIB}\n")
     (tmp_path / "cpu.max").write_text("150000 100000\n")
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    assert machine.free_memory() == 40 * MIB
+    assert machine.free_memory() == 45 * MIB, "files in memory are given back on demand"
     assert machine.usable_cores() == 2
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "cpu.max").write_text("max 100000\n")

@@ -14,6 +14,7 @@ import pytest
 import tiny
 
 from spec_cli.contracts import Pass
+from spec_cli.engine import Engine
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.model import Model
 from spec_cli.llama.rows import LogitRow
@@ -130,6 +131,14 @@ def test_temperatures_too_low_to_divide_by_are_greedy(row: tuple[Model, LogitRow
         sampler = Sampler(model.vocab, settings, 3, PROMPT)
         assert sampler.sample(logit_row) == int(law(logit_row.logits, replace(settings, temp=1e-3)).argmax())
         sampler.close()
+
+
+def test_what_the_file_suggests_holds_where_nothing_was_said(tmp_path: Path) -> None:
+    """general.sampling.*, below flags, environment and models.toml."""
+    path = tiny.clock(tmp_path / "hints.gguf", sampling={"temp": 0.25, "top_k": 7, "penalty_last_n": 5})
+    with Engine(Settings(model=path, top_k=9, ctx_size=256, threads=1, origins={"temp": "--temp"})) as engine:
+        found = engine.settings
+    assert (found.temp, found.top_k, found.repeat_last_n, found.top_p) == (0.8, 9, 5, 0.95)
 
 
 def test_suppressed_tokens_are_never_sampled(tmp_path: Path) -> None:

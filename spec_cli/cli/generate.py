@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spec_cli.cli.prompt import argument, user_text
-from spec_cli.cli.signals import interruptible
+from spec_cli.cli.signals import Received, interruptible
 from spec_cli.cli.terminal import Output, quiet, say
 from spec_cli.config import resolve
 from spec_cli.errors import Interrupted, UsageError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from array import array
 
     from spec_cli.engine import Answer, Engine
-
-CHAT_FLAGS = ("system_prompt", "parse_special")
 
 
 def generate(given: dict[str, Any]) -> None:
@@ -37,11 +35,15 @@ def generate(given: dict[str, Any]) -> None:
     with ExitStack() as stack:
         output = stack.enter_context(Output(settings.output))
         from spec_cli.engine import Engine  # loads numpy and llama.cpp: only now
+        from spec_cli.llama.abort import Abort
 
-        engine = stack.enter_context(Engine(settings, tell))
-        received = stack.enter_context(interruptible(engine.abort.set))
+        abort = Abort()
+        received = stack.enter_context(interruptible(abort.set))
+        try:
+            engine = stack.enter_context(Engine(settings, tell, abort))
+        except Interrupted:
+            raise _interrupted(received) from None
         tokens = _tokens(engine, settings, text)
-        tell(f"speculation: {engine.choice}")
         answer = engine.generate(tokens, emit=_ignore if settings.json else output.write)
         if settings.json:
             output.write(json.dumps(_object(answer, engine), ensure_ascii=False) + "\n")
@@ -49,9 +51,13 @@ def generate(given: dict[str, Any]) -> None:
             output.end_line()
         _report(answer, engine, settings, tell)
     if answer.finish_reason == "interrupted":
-        error = Interrupted("interrupted")
-        error.exit_code = received.exit_code
-        raise error
+        raise _interrupted(received)
+
+
+def _interrupted(received: Received) -> Interrupted:
+    error = Interrupted("interrupted")
+    error.exit_code = received.exit_code
+    return error
 
 
 def _ignore(text: str) -> None:

@@ -31,9 +31,7 @@ def with_options(command: Callable[[dict[str, Any]], None]) -> Callable[..., Non
     """A Typer command with every option of the table; `command` gets what was given, as text by field."""
 
     def run(**values: Any) -> None:
-        given = {name: value for name, value in values.items() if value is not None and value != []}
-        given = {name: value[-1] if _last_wins(name, value) else value for name, value in given.items()}
-        command({name: ",".join(v) if _joined(name, v) else v for name, v in given.items()})
+        command({name: _one(name, value) for name, value in values.items() if value not in (None, [])})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     parameters = [_parameter(name) for name in flags()]
@@ -42,13 +40,11 @@ def with_options(command: Callable[[dict[str, Any]], None]) -> Callable[..., Non
     return run
 
 
-def _joined(name: str, value: Any) -> bool:
-    """A repeated --spec-type adds to the list."""
-    return isinstance(value, list) and not is_list(name)
-
-
-def _last_wins(name: str, value: Any) -> bool:
-    return isinstance(value, list) and not is_list(name) and name != "spec_type"
+def _one(name: str, value: Any) -> Any:
+    """What a repeated flag means: a list goes on, --spec-type too, otherwise the last one wins."""
+    if not isinstance(value, list) or is_list(name):
+        return value
+    return ",".join(value) if name == "spec_type" else value[-1]
 
 
 def _parameter(name: str) -> inspect.Parameter:

@@ -79,7 +79,7 @@ class DraftSimple:
         return room
 
     def _readable(self, text: array[int]) -> array[int]:
-        """A copy of the text without ids that the draft model does not know."""
+        """A copy of the text; ids that the draft model does not know are replaced by its last shared one."""
         if not self._unknown_ids:
             return text[:]
         return tokens(np.minimum(np.frombuffer(text, np.int32), self._shared - 1).tobytes())

@@ -112,9 +112,10 @@ def choose(settings: Settings, *, target_nextn: int, draft_arch: str | None, dra
         n_max = AUTOMATIC_N_MAX if n_max is None else n_max
     if n_max is None and types == ("draft-simple",):
         n_max = DEFAULT_N_MAX
-    n_min, most = settings.spec_draft_n_min, settings.spec_draft_n_max
-    if n_min > (_draft_n_max(settings) if "draft-simple" in types or most is not None else n_min):
-        raise UsageError(f"--spec-draft-n-min: {n_min} is more than --spec-draft-n-max {_draft_n_max(settings)}")
+    if settings.spec_draft_n_max is not None or "draft-simple" in types:
+        n_min, most = settings.spec_draft_n_min, _draft_n_max(settings)
+        if n_min > most:
+            raise UsageError(f"--spec-draft-n-min: {n_min} is more than --spec-draft-n-max {most}")
     return Choice(types, why, n_max)
 
 

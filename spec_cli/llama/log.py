@@ -19,7 +19,7 @@ import llama_cpp
 
 C: Any = llama_cpp  # its functions are untyped ctypes
 
-DEBUG, INFO, WARN, ERROR, CONTINUE = 1, 2, 3, 4, 5  # enum ggml_log_level
+INFO, ERROR, CONTINUE = 2, 4, 5  # of enum ggml_log_level
 
 _shown = ERROR + 1  # lowest level that goes to stderr
 _level = INFO

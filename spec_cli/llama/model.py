@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from spec_cli.errors import FileError
+from spec_cli.errors import FileError, Interrupted
 from spec_cli.llama import log
+from spec_cli.llama.abort import Abort
 from spec_cli.llama.log import C
 from spec_cli.llama.vocab import Vocab
 
@@ -44,20 +45,26 @@ class Model:
     repack: may lay weights out anew for faster kernels (llama.cpp's --repack).
     dry: read the header and the vocabulary, allocate nothing: enough to compare vocabularies and
     to ask what a context would cost.
-    Raises FileError when llama.cpp refuses the file.
+    Raises FileError when llama.cpp refuses the file, Interrupted when `abort` is set meanwhile.
     """
 
     def __init__(
-        self, path: Path, role: str, *, n_gpu_layers: int = -1, repack: bool = True, dry: bool = False
-    ) -> None:
+        self, path: Path, role: str, *, n_gpu_layers: int = -1, repack: bool = True, dry: bool = False,
+        abort: Abort | None = None,
+    ) -> None:  # fmt: skip
         check_file(path, role)
         self.path, self.role = path, role
         params = C.llama_model_default_params()
         params.n_gpu_layers, params.use_extra_bufts = n_gpu_layers, repack
         if dry:
             params.no_alloc, params.load_mode = True, C.LLAMA_LOAD_MODE_NONE
+        progress = C.llama_progress_callback(lambda done, _: abort is None or not abort.is_set)
+        params.progress_callback = progress
         log.forget()
         self.handle = C.llama_model_load_from_file(os.fsencode(path), params)
+        if abort is not None and abort.is_set:
+            self.close()
+            raise Interrupted("interrupted")
         if not self.handle:
             raise FileError(f"{role} model {path} cannot be loaded: {log.reason()}")
         self.vocab = Vocab(C.llama_model_get_vocab(self.handle))
@@ -67,9 +74,12 @@ class Model:
         self.n_nextn: int = C.llama_model_n_layer_nextn(self.handle)
         self.n_bytes: int = C.llama_model_size(self.handle)
         self.can_drop_suffix = not (C.llama_model_is_recurrent(self.handle) or C.llama_model_is_hybrid(self.handle))
-        if not self.vocab.size or not C.llama_model_has_decoder(self.handle) or C.llama_model_has_encoder(self.handle):
-            self.close()
-            raise FileError(f"{role} model {path} is not a decoder-only language model")
+
+    def require_language_model(self) -> None:
+        """Raises FileError for an encoder, a head, or a file without a vocabulary."""
+        has_decoder, has_encoder = C.llama_model_has_decoder(self.handle), C.llama_model_has_encoder(self.handle)
+        if not self.vocab.size or not has_decoder or has_encoder:
+            raise FileError(f"{self.role} model {self.path} is not a decoder-only language model")
 
     def meta(self, key: str) -> str | None:
         """A scalar or string of the file's metadata; arrays are not readable this way."""

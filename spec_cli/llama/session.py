@@ -54,6 +54,9 @@ class Session:
 
     def __init__(self, model: Model, params: ContextParams, abort: Abort | None = None) -> None:
         self.model, self.params = model, params
+        if params.n_sequences > 1 and model.n_swa and not model.can_drop_suffix:
+            # such memory is decoded in several ubatches whatever the piece, see _decode_in_pieces
+            raise BackendError(f"{model.path}: a hybrid model with a sliding window takes one sequence only")
         log.forget()
         self._ctx = C.llama_init_from_model(model.handle, params.c())
         if not self._ctx:
@@ -64,7 +67,8 @@ class Session:
         self.n_vocab = model.vocab.size
         self.n_ctx: int = C.llama_n_ctx(self._ctx) // params.n_sequences
         self.n_batch: int = C.llama_n_batch(self._ctx)
-        self.n_outputs = min(params.n_outputs, self.n_batch)
+        self.n_ubatch: int = C.llama_n_ubatch(self._ctx)
+        self.n_outputs = min(params.n_outputs, self.n_batch if params.n_sequences == 1 else self.n_ubatch)
         self._held = [_Held() for _ in range(params.n_sequences)]
         self._make_batch()
 
@@ -177,10 +181,14 @@ class Session:
             held.checkpoint, held.saved = buffer, w.at
 
     def _decode_in_pieces(self, parts: list[tuple[_Work, int]], keep: int) -> None:
-        """Decode each work up to its end in chunks of n_batch; the last chunk takes `keep` output rows along."""
+        """Decode each work up to its end in pieces; the last piece takes `keep` output rows along.
+
+        A piece is one ubatch: planning a second one, llama.cpp already gives away cells of a sliding
+        window that another sequence in the first one still looks at.
+        """
         waiting = sum(end - w.at for w, end in parts)
-        while waiting + keep > self.n_batch:
-            waiting -= self._decode(parts, min(self.n_batch, waiting), outputs=False)
+        while waiting and waiting + keep > self.n_ubatch:
+            waiting -= self._decode(parts, min(self.n_ubatch, waiting), outputs=False)
         if waiting or keep:
             self._decode(parts, waiting, outputs=keep > 0)
 
