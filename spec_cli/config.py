@@ -69,7 +69,7 @@ def load(asked: Path | None, env: Mapping[str, str]) -> ModelsFile:
         raise FileError(f"--config: {path} cannot be read: {error}") from None
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from None
     for name in data:
         if name not in ("defaults", "models"):
@@ -118,7 +118,7 @@ class _Layers:
             self.add(rank, name, value, f"{where} {key}")
             path = self.values[name]
             if file and isinstance(path, Path) and str(path) not in self.names:
-                self.values[name] = file.parent / path.expanduser()
+                self.values[name] = file.parent / os.path.expanduser(path)
 
 
 def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
@@ -157,8 +157,10 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
     if "spec_type" in ranks and ranks.get("model_draft", -1) > ranks["spec_type"]:
         del layers.values["spec_type"], layers.origins["spec_type"]
     if layers.values.get("quiet") and layers.values.get("verbose"):
-        raise UsageError("-q and -v exclude each other")
-    return Settings(**layers.values, origins=layers.origins)
+        if ranks["quiet"] == ranks["verbose"]:
+            raise UsageError("-q and -v exclude each other")
+        layers.values[min("quiet", "verbose", key=ranks.__getitem__)] = False
+    return Settings(**{**layers.values, "config": file.path}, origins=layers.origins)
 
 
 def _named_model(asked: Path | None, models: Mapping[str, Values]) -> str | None:
@@ -168,9 +170,9 @@ def _named_model(asked: Path | None, models: Mapping[str, Values]) -> str | None
             raise UsageError(NO_MODEL)
         return "demo"
     name = str(asked)
-    if name in models and not asked.is_file():
+    if name in models and not os.path.isfile(asked):
         return name
-    if not asked.exists() and os.sep not in name and not name.endswith(".gguf"):
+    if not os.path.exists(asked) and os.sep not in name and not name.endswith(".gguf"):
         known = ", ".join(models) or "none"
         raise FileError(f"-m: {name} is neither a file nor a name in models.toml (names: {known})")
     return None

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from spec_cli import machine
 from spec_cli.drafters.table import Choice, choose
-from spec_cli.errors import UsageError
+from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.fit import context_bytes
+from spec_cli.llama.header import check_header
 from spec_cli.llama.model import Model, check_file
 from spec_cli.llama.vocab import require_compatible
-from spec_cli.settings import Settings
+from spec_cli.settings import MOST_CTX, Settings
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -40,6 +41,7 @@ def plan(settings: Settings, say: Callable[[str], None]) -> Plan:
     for path, role in ((settings.model, "target"), (settings.model_draft, "draft")):
         if path:
             check_file(path, role)
+            check_header(path, role)
     with ExitStack() as stack:
         target = stack.enter_context(Model(settings.model, "target", dry=True))
         target.require_language_model()
@@ -58,6 +60,8 @@ def plan(settings: Settings, say: Callable[[str], None]) -> Plan:
         if draft:
             draft.require_language_model()
             require_compatible(target.vocab, draft.vocab, str(target.path), str(draft.path))
+        if not settings.ctx_size and not 1 <= target.n_ctx_train <= MOST_CTX:
+            raise FileError(f"target model {target.path} says its context has {target.n_ctx_train} tokens: -c sets one")
         wanted = _wanted(settings, choice, settings.ctx_size or target.n_ctx_train)
         if gpu_offload() and settings.gpu_layers != 0:
             return wanted  # the cache lies on the device, which refuses what it cannot hold
@@ -112,7 +116,7 @@ def _fitted(settings: Settings, wanted: Plan, target: Model, draft: Model | None
     if n_ctx < wanted.target.n_ctx:
         own = f"the model's {target.n_ctx_train}"
         say(f"context: {n_ctx} tokens of {own}, to fit in half of the free memory (-c sets it)")
-    if n_ctx > target.n_ctx_train:
+    if n_ctx > target.n_ctx_train > 0:
         say(f"context: {n_ctx} tokens, more than the {target.n_ctx_train} that the model was made for")
     return _wanted(settings, wanted.choice, n_ctx)
 

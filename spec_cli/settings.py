@@ -348,6 +348,7 @@ def read(name: str, value: Any, origin: str) -> Any:
     """The value of a field from text or TOML, checked. Raises UsageError that names `origin` and the value."""
     flag, kind = flags()[name], _kinds()[name]
     shown = repr(value) if isinstance(value, str) else str(value)
+    shown = shown if len(shown) <= 100 else f"{shown[:97]}..."
 
     def refuse(why: str) -> UsageError:
         return UsageError(f"{origin}: {shown} {why}")
@@ -363,6 +364,8 @@ def read(name: str, value: Any, origin: str) -> Any:
         value = ",".join(map(str, value))
     if isinstance(value, bool) and flag.parse is read_flash_attn:
         value = "on" if value else "off"
+    if value == "" and kind is Path:
+        raise refuse("is not a path")
     takes_number = kind in (int, float)
     if not isinstance(value, str) and (
         isinstance(value, bool) or not takes_number or not isinstance(value, int | float)

@@ -37,7 +37,7 @@ def byte(value: int) -> int:
 def _vocabulary(
     w: gguf.GGUFWriter, texts: Sequence[bytes] = TEXTS, *, eos: int = EOS, bos: int = BOS, add_bos: bool = False,
     kinds: Sequence[int] | None = None, template: str | None = None, suppress: Sequence[int] = (),
-    sampling: Mapping[str, float] | None = None,
+    sampling: Mapping[str, float] | None = None, counts: Mapping[str, int] | None = None,
 ) -> None:  # fmt: skip
     kinds = list(kinds or KINDS)
     kinds += [T.NORMAL] * (len(texts) - len(kinds))
@@ -54,6 +54,8 @@ def _vocabulary(
     w.add_add_space_prefix(False)
     if template is not None:
         w.add_chat_template(template)
+    for key, count in (counts or {}).items():
+        w.add_uint32(key, count)
     for key, value in (sampling or {}).items():
         (w.add_float32 if isinstance(value, float) else w.add_int32)(f"general.sampling.{key}", value)
     if suppress:

@@ -13,7 +13,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import SpecError, UsageError
 
 MOST_TEXT = 1 << 26  # bytes a template may make; a runaway loop must end
 
@@ -70,9 +70,11 @@ class ChatTemplate:
                 size += len(part)
                 if size > MOST_TEXT:
                     raise UsageError(f"the model's chat template does not end (more than {MOST_TEXT} characters)")
-        except UsageError:
+            text = "".join(parts)
+            text.encode()
+        except SpecError:
             raise
         except Exception as error:  # whatever a template may do
             words = " ".join(str(error).split()) or type(error).__name__
             raise UsageError(f"the model's chat template says: {words}") from None
-        return "".join(parts)
+        return text

@@ -67,14 +67,14 @@ def run(args: Seq[str]) -> int:
     except SpecError as error:
         if debug:
             traceback.print_exc()
-        say(f"error: {' '.join(str(error).split())}" if not isinstance(error, Interrupted) else "interrupted")
+        say(f"error: {' '.join(str(error).splitlines())}" if not isinstance(error, Interrupted) else "interrupted")
         return error.exit_code
     except typer.TyperException as error:
         say(f"error: {' '.join(error.format_message().split())}")
         return UsageError.exit_code
     except OSError as error:
         abandon_stdout()
-        say(f"error: {error.strerror or error}")
+        say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
         return FileError.exit_code
     except Exception as error:
         if debug:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spec_cli.cli.prompt import argument, user_text
-from spec_cli.cli.signals import Received, interruptible
+from spec_cli.cli.signals import interruptible
 from spec_cli.cli.terminal import Output, quiet, say
 from spec_cli.config import resolve
-from spec_cli.errors import Interrupted, UsageError
+from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,25 +40,29 @@ def generate(given: dict[str, Any]) -> None:
 
         abort = Abort()
         received = stack.enter_context(interruptible(abort.set))
+
+        def emit(piece: str) -> None:
+            received.patient = False
+            output.write(piece)
+            received.patient = True
+
+        received.patient = True
         try:
             engine = stack.enter_context(Engine(settings, tell, abort))
         except Interrupted:
-            raise _interrupted(received) from None
+            raise received.error() from None
+        received.patient = False
         tokens = _tokens(engine, settings, text)
-        answer = engine.generate(tokens, emit=_ignore if settings.json else output.write)
+        received.patient = True
+        answer = engine.generate(tokens, emit=_ignore if settings.json else emit)
+        received.patient = False
         if settings.json:
             output.write(json.dumps(_object(answer, engine), ensure_ascii=False) + "\n")
         else:
             output.end_line()
         _report(answer, engine, settings, tell)
     if answer.finish_reason == "interrupted":
-        raise _interrupted(received)
-
-
-def _interrupted(received: Received) -> Interrupted:
-    error = Interrupted("interrupted")
-    error.exit_code = received.exit_code
-    return error
+        raise received.error()
 
 
 def _ignore(text: str) -> None:
@@ -68,24 +73,28 @@ def _checked(settings: Settings) -> Settings:
     """Everything about texts and files that needs no model."""
     stops = tuple(argument(stop, "--stop", settings.escape) for stop in settings.stop)
     if "" in stops:
-        raise UsageError("--stop: an empty text would end every answer at once")
+        raise UsageError(f"{settings.origins.get('stop', '--stop')}: an empty text would end every answer at once")
     system = settings.system_prompt
     if system is not None:
         system = argument(system, "-sys/--system-prompt", escape=False)
         if settings.raw:
-            raise UsageError("-sys/--system-prompt needs the chat template, and --raw leaves it out")
+            where = settings.origins.get("system_prompt", "-sys/--system-prompt")
+            raise UsageError(f"{where}: needs the chat template, and --raw leaves it out")
     if settings.output:
-        for name, other in (("-m", settings.model), ("-md", settings.model_draft), ("-f", settings.file)):
-            if other and _same_file(settings.output, Path(other)):
+        inputs = {"-m": settings.model, "-md": settings.model_draft, "-f": settings.file, "--config": settings.config}
+        for name, other in {**inputs, "standard input": 0, "standard error": 2}.items():
+            if other is not None and _same_file(settings.output, other):
                 raise UsageError(f"-o/--output: {settings.output} is the file of {name}")
     return replace(settings, stop=stops, system_prompt=system)
 
 
-def _same_file(a: Path, b: Path) -> bool:
+def _same_file(a: Path, b: Path | str | int) -> bool:
+    """Whether two names, or a name and an open descriptor, are one regular file."""
     try:
-        return a.samefile(b)
-    except OSError:
+        first, second = os.stat(a), os.stat(b)
+    except (OSError, ValueError):
         return False
+    return stat.S_ISREG(first.st_mode) and os.path.samestat(first, second)
 
 
 def _tokens(engine: Engine, settings: Settings, text: str) -> array[int]:
@@ -93,6 +102,9 @@ def _tokens(engine: Engine, settings: Settings, text: str) -> array[int]:
     from spec_cli.chat.template import ChatTemplate
 
     vocab = engine.vocab
+    n_bytes, n_ctx = len(text.encode()), engine.target.n_ctx
+    if n_bytes > 16 * n_ctx and n_bytes > vocab.longest * n_ctx:  # tokenising it would take minutes
+        raise PromptError(f"the prompt has {n_bytes} bytes, more than {n_ctx} tokens of context hold (-c/--ctx-size)")
     if settings.raw or not engine.chat_template:
         if settings.system_prompt is not None:
             raise UsageError(f"-sys/--system-prompt: {settings.model} has no chat template")

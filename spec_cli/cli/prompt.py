@@ -23,6 +23,8 @@ def user_text(settings: Settings) -> str:
         raise UsageError("-p and -f both give a prompt: use one")
     if settings.prompt is not None:
         return argument(settings.prompt, "-p/--prompt", settings.escape)
+    if settings.file == "":
+        raise UsageError("-f/--file: '' is not a file")
     if settings.file not in (None, "-"):
         path = Path(settings.file or "")
         try:
@@ -33,7 +35,10 @@ def user_text(settings: Settings) -> str:
         return _file_text(data, f"-f/--file: {path}", FileError)
     if sys.stdin is None or (settings.file is None and sys.stdin.isatty()):
         raise UsageError("no prompt: give -p TEXT or -f FILE, or pipe text in")
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    try:
+        data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise FileError(f"standard input: {error.strerror}") from None
     if not data:
         raise UsageError("no prompt: standard input is empty (-p TEXT or -f FILE give one)")
     return _file_text(data, "standard input", UsageError)

@@ -9,23 +9,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from spec_cli.errors import Interrupted
+
 EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class Received:
-    """Which signal came first, if any."""
+    """Which signal came first, if any.
+
+    patient: the code that runs looks for the stop by itself (llama.cpp's passes and loading). Where
+    it does not, a signal raises Interrupted: Python would start a blocked write or open again.
+    """
 
     signal: int | None = None
+    patient = False
 
     @property
     def exit_code(self) -> int:
         """130 for Ctrl-C, 143 for SIGTERM."""
         return EXIT.get(signal.Signals(self.signal or signal.SIGINT), 130)
 
+    def error(self) -> Interrupted:
+        """What ends the command."""
+        error = Interrupted("interrupted")
+        error.exit_code = self.exit_code
+        return error
+
 
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
-    """Call `stop` as soon as a signal comes, also while C runs; a second signal raises KeyboardInterrupt.
+    """Call `stop` as soon as a signal comes, also while C runs, and raise Interrupted unless `patient`.
+
+    A second signal raises KeyboardInterrupt.
 
     Python's own handlers wait for the C call to return, which may be a long prompt. The byte that
     `signal.set_wakeup_fd` writes at once wakes a thread instead.
@@ -43,6 +58,8 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
         if received.signal is not None:
             raise KeyboardInterrupt(received.exit_code)
         received.signal = number
+        if not received.patient:
+            raise received.error()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

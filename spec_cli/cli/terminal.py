@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from spec_cli.errors import FileError
+from spec_cli.errors import FileError, Interrupted
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -50,28 +50,34 @@ class Output:
             raise FileError("standard output is closed (-o FILE writes to a file)")
         self._clean: Callable[[str], str] = shown if path is None and sys.stdout.isatty() else str
         self._ends_line = True
+        self._stuck = False
         if path is not None:
             self._check(path)
 
     @staticmethod
     def _check(path: Path) -> None:
         """Refuse early what cannot be written later, without touching what is there."""
-        if path.is_dir():
+        if os.path.isdir(path):
             raise FileError(f"-o/--output: {path} is a directory")
-        probe = path if path.exists() else path.parent
-        if not probe.exists():
+        probe = path if os.path.exists(path) else path.parent
+        if not os.path.exists(probe):
             raise FileError(f"-o/--output: {path}: there is no folder {path.parent}")
         if not os.access(probe, os.W_OK):
             raise FileError(f"-o/--output: {path} cannot be written")
 
     def write(self, text: str) -> None:
         """Write and flush."""
+        if self._stuck:
+            return
         try:
             if self._file is None:
                 self._file = self._path.open("wb") if self._path else sys.stdout.buffer
             self._file.write(self._clean(text).encode("utf-8", "replace"))
             self._file.flush()
         except BrokenPipeError:
+            raise
+        except Interrupted:  # nobody reads: what follows would wait again
+            self._stuck = True
             raise
         except OSError as error:
             if self._path is None:

@@ -138,7 +138,7 @@ def _named(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
         if name not in KNOWN and name != "none":
             near = SHORT.get(name) or next(iter(difflib.get_close_matches(name, KNOWN)), None)
             hint = f" (did you mean {near}?)" if near else ""
-            raise UsageError(f"{origin}: unknown speculative type: {name}{hint}; {_built()}")
+            raise UsageError(f"{origin}: unknown speculative type: {name or repr(name)}{hint}; {_built()}")
     if "none" in names and len(set(names)) > 1:
         raise UsageError(f"{origin}: none cannot be combined with {', '.join(n for n in names if n != 'none')}")
     return tuple(name for name in KNOWN if name in names)

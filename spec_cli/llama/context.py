@@ -10,7 +10,7 @@ from spec_cli.llama.log import C
 
 def cache_type(name: str) -> int:
     """A type of cached keys or values by its flag's name, e.g. q8_0."""
-    return int(getattr(C, f"GGML_TYPE_{name.upper()}"))
+    return 30 if name == "bf16" else int(getattr(C, f"GGML_TYPE_{name.upper()}"))  # the binding lacks ggml.h's BF16
 
 
 def gpu_offload() -> bool:

@@ -36,6 +36,11 @@ class Vocab:
         return sorted({text for i in ids if (text := self.text(i))}, key=lambda text: (-len(text), text))
 
     @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token's spelling."""
+        return max(len(C.llama_vocab_get_text(self._handle, i) or b"") for i in range(self.size))
+
+    @cached_property
     def suppressed(self) -> list[int]:
         """Ids that the model file wants never sampled (tokenizer.ggml.suppress_tokens)."""
         n = ctypes.c_int32()
