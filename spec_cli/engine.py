@@ -21,9 +21,10 @@ from spec_cli.llama.session import Session
 from spec_cli.llama.vocab import Vocab
 from spec_cli.plan import Plan, plan
 from spec_cli.sequence import Sequence
-from spec_cli.settings import Settings, read, seed_of
+from spec_cli.settings import Settings, seed_of
 from spec_cli.speculate import speculate
 from spec_cli.stats import Stats
+from spec_cli.values import read
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from spec_cli.drafters.table import Choice, choose
 from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.fit import context_bytes
-from spec_cli.llama.header import check_header
-from spec_cli.llama.model import Model, check_file
+from spec_cli.llama.header import check_file
+from spec_cli.llama.model import Model
 from spec_cli.llama.vocab import require_compatible
 from spec_cli.settings import MOST_CTX, Settings
 
@@ -41,7 +41,6 @@ def plan(settings: Settings, say: Callable[[str], None]) -> Plan:
     for path, role in ((settings.model, "target"), (settings.model_draft, "draft")):
         if path:
             check_file(path, role)
-            check_header(path, role)
     with ExitStack() as stack:
         target = stack.enter_context(Model(settings.model, "target", dry=True))
         target.require_language_model()

@@ -6,11 +6,9 @@ from array import array
 
 import numpy as np
 
-Tokens = array  # of 'i': 4 bytes a token, appends in place
-
 
 def tokens(ids: object = ()) -> array[int]:
-    """A new token array from any iterable of ids."""
+    """A new token array (4 bytes a token, appends in place) from any iterable of ids."""
     return array("i", ids)  # type: ignore[call-overload, no-any-return]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from spec_cli.accept import match
 from spec_cli.contracts import Draft, Live, Pass
 from spec_cli.speculate import speculate
-from spec_cli.tokens import Tokens, common_prefix, tokens
+from spec_cli.tokens import common_prefix, tokens
 
 N_VOCAB = 5
 
@@ -89,7 +90,7 @@ class Nothing(Random):
         return [Draft() for _ in live]
 
 
-def run(texts: list[Text], drafter: Random) -> list[Tokens]:
+def run(texts: list[Text], drafter: Random) -> list[array[int]]:
     target = ToyTarget()
     while live := [t for t in texts if t.finish is None]:
         speculate(target, drafter, live)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings, strategies as st
 
 from spec_cli.drafters.ngram_simple import NgramSimple
-from spec_cli.tokens import Tokens, tokens
+from spec_cli.tokens import tokens
 
 
 @dataclass
 class Text:
     """What a drafter sees of a sequence."""
 
-    tokens: Tokens
+    tokens: array[int]
     id: int = 0
     limit: int = 1 << 20
     finish: str | None = None

@@ -13,8 +13,9 @@ from conftest import ask
 
 import spec_cli.engine
 from spec_cli.engine import Answer, Engine
-from spec_cli.settings import flags, read
+from spec_cli.settings import flags
 from spec_cli.speculate import Round, speculate
+from spec_cli.values import read
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("peer.json").read_text(encoding="utf-8"))
 FLAG_SETS = {" ".join(words): list(cases) for words, cases in groupby(CASES, key=lambda case: case["flags"])}

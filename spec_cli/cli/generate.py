@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spec_cli.cli.prompt import argument, user_text
 from spec_cli.cli.signals import interruptible
-from spec_cli.cli.terminal import Output, quiet, say
+from spec_cli.cli.terminal import Output, quiet, same_file, say
 from spec_cli.config import resolve
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.settings import Settings
@@ -80,21 +78,12 @@ def _checked(settings: Settings) -> Settings:
         if settings.raw:
             where = settings.origins.get("system_prompt", "-sys/--system-prompt")
             raise UsageError(f"{where}: needs the chat template, and --raw leaves it out")
-    if settings.output:
+    if settings.output and os.path.isfile(settings.output):
         inputs = {"-m": settings.model, "-md": settings.model_draft, "-f": settings.file, "--config": settings.config}
         for name, other in {**inputs, "standard input": 0, "standard error": 2}.items():
-            if other is not None and _same_file(settings.output, other):
+            if other is not None and same_file(settings.output, other):
                 raise UsageError(f"-o/--output: {settings.output} is the file of {name}")
     return replace(settings, stop=stops, system_prompt=system)
-
-
-def _same_file(a: Path, b: Path | str | int) -> bool:
-    """Whether two names, or a name and an open descriptor, are one regular file."""
-    try:
-        first, second = os.stat(a), os.stat(b)
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISREG(first.st_mode) and os.path.samestat(first, second)
 
 
 def _tokens(engine: Engine, settings: Settings, text: str) -> array[int]:

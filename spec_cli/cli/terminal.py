@@ -42,7 +42,7 @@ class Output:
     """
 
     def __init__(self, path: Path | None) -> None:
-        if path is not None and sys.stdout is not None and _is_open_as(path, sys.stdout.fileno()):
+        if path is not None and sys.stdout is not None and same_file(path, sys.stdout.fileno()):
             path = None  # /dev/stdout: opening it would empty a file that it is redirected to
         self._path = path
         self._file: BinaryIO | None = None
@@ -102,9 +102,10 @@ class Output:
                 self._file.close()
 
 
-def _is_open_as(path: Path, descriptor: int) -> bool:
+def same_file(a: Path, b: Path | str | int) -> bool:
+    """Whether two names, or a name and an open descriptor, are one file."""
     try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
+        return os.path.samestat(os.stat(a), os.stat(b))
     except (OSError, ValueError):
         return False
 

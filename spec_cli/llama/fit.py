@@ -10,7 +10,7 @@ from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
 
-_SIZE = re.compile(r"(KV|RS|output|compute) buffer size\s*=\s*([\d.]+) MiB|: size =\s*([\d.]+) MiB \(\s*(\d+) cells")
+_SIZE = re.compile(r"(output|compute) buffer size\s*=\s*([\d.]+) MiB|: size =\s*([\d.]+) MiB \(\s*(\d+) cells")
 _MIB = 1 << 20
 _PROBE = 1 << 16  # a dry context still books its cells: larger ones are scaled up from this size
 _CELL = 64  # bytes of bookkeeping a cell
@@ -38,6 +38,6 @@ def context_bytes(dry: Model, params: ContextParams) -> int | None:
             continue
         if found[3]:  # a cache: one that holds a window only does not grow with the context
             total += float(found[3]) * _MIB * (scale if int(found[4]) == cells else 1)
-        elif found[1] in ("output", "compute"):
+        else:
             total += float(found[2]) * _MIB * (scale if found[1] == "compute" else 1)
     return int(total)

@@ -38,8 +38,28 @@ def _library() -> Any:
     return lib
 
 
-def check_header(path: Path, role: str) -> None:
-    """Raises FileError for what ends in an assertion or a bad pointer inside llama.cpp."""
+def check_file(path: Path, role: str) -> None:
+    """Look at a model file before C sees it.
+
+    Raises FileError for what is no GGUF file, and for what ends in an assertion or a bad pointer
+    inside llama.cpp.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            kind = "a directory" if path.is_dir() else "no regular file"
+            raise FileError(f"{role} model {path} is {kind}, not a GGUF file")
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except FileNotFoundError:
+        raise FileError(f"{role} model {path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise FileError(f"{role} model {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if magic != b"GGUF":
+        raise FileError(f"{role} model {path} is not a GGUF file (it starts with {magic!r})")
+    _check_header(path, role)
+
+
+def _check_header(path: Path, role: str) -> None:
     lib = _library()
     header = lib.gguf_init_from_file(os.fsencode(path), _InitParams(True, None))
     if not header:

@@ -23,22 +23,6 @@ def has_amx() -> bool:
     return b"AMX_INT8 = 1" in C.llama_print_system_info()
 
 
-def check_file(path: Path, role: str) -> None:
-    """Say what is wrong with a model path before C sees it. Raises FileError."""
-    try:
-        if path.exists() and not path.is_file():
-            kind = "a directory" if path.is_dir() else "no regular file"
-            raise FileError(f"{role} model {path} is {kind}, not a GGUF file")
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except FileNotFoundError:
-        raise FileError(f"{role} model {path} does not exist") from None
-    except (OSError, ValueError) as error:
-        raise FileError(f"{role} model {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if magic != b"GGUF":
-        raise FileError(f"{role} model {path} is not a GGUF file (it starts with {magic!r})")
-
-
 class Model:
     """Weights and vocabulary. Free the contexts made from it first.
 
@@ -52,7 +36,6 @@ class Model:
         self, path: Path, role: str, *, n_gpu_layers: int = -1, repack: bool = True, dry: bool = False,
         abort: Abort | None = None,
     ) -> None:  # fmt: skip
-        check_file(path, role)
         self.path, self.role = path, role
         params = C.llama_model_default_params()
         params.n_gpu_layers, params.use_extra_bufts = n_gpu_layers, repack

@@ -53,7 +53,7 @@ class Session:
     """One llama_context that holds `n_sequences` texts of up to `n_ctx` tokens each."""
 
     def __init__(self, model: Model, params: ContextParams, abort: Abort | None = None) -> None:
-        self.model, self.params = model, params
+        self.model = model
         if params.n_sequences > 1 and model.n_swa and not model.can_drop_suffix:
             # such memory is decoded in several ubatches whatever the piece, see _decode_in_pieces
             raise BackendError(f"{model.path}: a hybrid model with a sliding window takes one sequence only")
