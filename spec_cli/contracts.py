@@ -80,11 +80,21 @@ class Target(Protocol):
         """The wanted rows of each pass; what the memory already holds is not computed again."""
 
 
-class Live(Protocol):
-    """A sequence that is being generated, as the loop sees it."""
+class Prompt(Protocol):
+    """A text in the memory place `id`, and the names of the drafters that may guess for it."""
 
     id: int
     tokens: array[int]
+    types: tuple[str, ...]
+
+
+class Live(Prompt, Protocol):
+    """A sequence that is being generated, as the loop sees it.
+
+    n_max: the longest draft that was asked for; None: each drafter's own. limit: the longest now.
+    """
+
+    n_max: int | None
     limit: int
     finish: str | None
 
@@ -99,16 +109,15 @@ class Live(Protocol):
 
 
 class Drafter(Protocol):
-    """One way of guessing. Wrong guesses cost time, never correctness.
-
-    name: as in `--spec-type`. n_max: the longest draft it makes.
-    """
+    """One way of guessing. Wrong guesses cost time, never correctness. name: as in `--spec-type`."""
 
     name: str
-    n_max: int
 
     def begin(self, sequence: Live) -> None:
-        """A new prompt was read into `sequence`."""
+        """A new prompt is about to be read into `sequence`."""
+
+    def read(self, prompts: Seq[Prompt], ends: Seq[int]) -> None:
+        """The target reads each prompt up to its end: a memory of one's own may do so too."""
 
     def draft(self, live: Seq[Live]) -> Seq[Draft]:
         """Guesses for each sequence, in order; what is beyond `limit` is cut off. `live` is not changed."""

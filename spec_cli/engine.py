@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import secrets
 from array import array
-from collections.abc import Callable, Sequence as Seq
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
 
+from spec_cli.answer import Answer, answer_of
 from spec_cli.drafters.chain import Chain
-from spec_cli.drafters.table import Parts
+from spec_cli.drafters.table import Parts, make, named, possible
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
@@ -20,25 +21,11 @@ from spec_cli.llama.sampler import Sampler
 from spec_cli.llama.session import Session
 from spec_cli.llama.vocab import Vocab
 from spec_cli.plan import Plan, plan
+from spec_cli.scheduler import Job, Scheduler
 from spec_cli.sequence import Sequence
-from spec_cli.settings import Settings, seed_of
-from spec_cli.speculate import speculate
+from spec_cli.settings import RANDOM_SEED, Settings, seed_of
 from spec_cli.stats import Stats
 from spec_cli.values import read
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one prompt gave."""
-
-    text: str
-    tokens: array[int]
-    finish_reason: str
-    stop: str | None
-    seed: int
-    n_prompt: int
-    stats: Stats
-
 
 # common/common.cpp, common_init_sampler_from_model: what a file suggests where nothing was said.
 FILE_DEFAULTS = {
@@ -69,17 +56,18 @@ class Engine:
     """
 
     def __init__(
-        self, settings: Settings, say: Callable[[str], None] = lambda line: None, abort: Abort | None = None
-    ) -> None:
+        self, settings: Settings, say: Callable[[str], None] = lambda line: None, abort: Abort | None = None,
+        *, batch: bool = False,
+    ) -> None:  # fmt: skip
         self.settings = settings
         self._said: set[str] = set()
         self._say_line = say
         self.abort = Abort() if abort is None else abort
         with ExitStack() as stack:
-            plans = plan(settings, self.say)
+            plans = plan(settings, self.say, batch=batch)
             self.say(f"speculation: {plans.choice}")
             log.show(log.INFO if settings.verbose else None)
-            self._load(stack, plans)
+            self._load(stack, plans, batch)
             self._stack = stack.pop_all()
 
     def say(self, line: str) -> None:
@@ -88,7 +76,7 @@ class Engine:
             self._said.add(line)
             self._say_line(line)
 
-    def _load(self, stack: ExitStack, plans: Plan) -> None:
+    def _load(self, stack: ExitStack, plans: Plan, batch: bool) -> None:
         settings, self.choice = self.settings, plans.choice
         assert settings.model is not None
         repack = settings.repack
@@ -111,15 +99,64 @@ class Engine:
         stack.callback(self.target.close)
         if settings.ctx_size and self.target.n_ctx != settings.ctx_size:
             self.say(f"context: {self.target.n_ctx} tokens (-c {settings.ctx_size}, rounded up)")
-        room, longest = self.target.n_outputs - 1, self.choice.longest(settings)
-        if 0 < room < longest:  # without any room, the answer's own line says so
-            self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens (-b, -c)")
+        self.n_rows = plans.target.n_sequences
+        room = self.target.n_outputs // self.n_rows - 1
+        self._longest = min(room, plans.n_max)
+        if 0 < room < plans.n_max:  # without any room, the answer's own line says so
+            each = f" for {self.n_rows} rows" if batch else ""
+            self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens{each} (-b, -ub, -c)")
         draft_session = None
         if draft:
             draft_session = Session(draft, plans.draft, self.abort)
             stack.callback(draft_session.close)
         parts = Parts(draft_session, self.target.n_vocab, self.say)
-        self.drafter = Chain(self.choice.drafters(settings, parts), self.choice.n_max)
+        types = possible(parts) if batch else self.choice.types
+        drafter = Chain([make(name, settings, parts) for name in types])
+        spare = self.n_rows if plans.target.n_spare else None
+        self.scheduler = Scheduler(self.target, drafter, self.n_rows, spare)
+
+    @property
+    def drafter(self) -> Chain:
+        """Who guesses."""
+        return self.scheduler.drafter
+
+    def start(
+        self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None
+    ) -> Job:
+        """Queue one prompt; `scheduler.step` goes on with it.
+
+        Raises PromptError when the prompt does not fit the context, UsageError for what it asks in vain.
+        """
+        settings = settings or self.settings
+        if not prompt:
+            raise UsageError("the prompt is empty: this model adds no token of its own to start from")
+        if len(prompt) > self.target.n_ctx:
+            raise PromptError(f"the prompt has {len(prompt)} tokens, the context {self.target.n_ctx} (-c/--ctx-size)")
+        types, n_max = self._speculation(settings)
+        fixed = seed_of(settings)
+        seed = secrets.randbelow(RANDOM_SEED) if fixed is None else fixed
+        s = Sequence(
+            prompt, Sampler(self.vocab, settings, seed, prompt), self.vocab, seed=seed, n_predict=settings.predict,
+            n_ctx=self.target.n_ctx, types=types, n_max=n_max, stops=settings.stop, special=settings.special, emit=emit,
+        )  # fmt: skip
+        job = Job(s)
+        self.scheduler.add(job)
+        return job
+
+    def _speculation(self, settings: Settings) -> tuple[tuple[str, ...], int | None]:
+        """Who may guess for one text and how far; UsageError for what this run has no room for."""
+        types, n_max, asked = self.choice.types, self.choice.n_max, settings.spec_draft_n_max
+        if settings.spec_type != self.settings.spec_type:
+            types, n_max = named(settings.spec_type or (), "spec_type"), None
+            absent = [name for name in types if name not in self.drafter.calls]
+            if absent:
+                raise UsageError(f"spec_type: {absent[0]} needs a draft model that this run uses (-md)")
+        if asked is None:
+            return types, n_max
+        if types and asked > self._longest and asked != self.settings.spec_draft_n_max:
+            room = f"the {self._longest} guesses that there is room for"
+            raise UsageError(f"n_max: {asked} is more than {room} (--spec-draft-n-max on the command line)")
+        return types if asked else (), asked
 
     def generate(
         self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None
@@ -128,61 +165,28 @@ class Engine:
 
         Raises PromptError when the prompt does not fit the context.
         """
-        settings = settings or self.settings
-        if not prompt:
-            raise UsageError("the prompt is empty: this model adds no token of its own to start from")
-        if len(prompt) > self.target.n_ctx:
-            raise PromptError(f"the prompt has {len(prompt)} tokens, the context {self.target.n_ctx} (-c/--ctx-size)")
-        fixed = seed_of(settings)
-        seed = secrets.randbelow(0xFFFFFFFF) if fixed is None else fixed
-        parts: list[str] = []
-
-        def take(text: str) -> None:
-            parts.append(text)
-            emit(text)
-
-        sampler = Sampler(self.vocab, settings, seed, prompt)
-        s = Sequence(
-            0, prompt, sampler, self.vocab, n_predict=settings.predict, n_ctx=self.target.n_ctx,
-            stops=settings.stop, special=settings.special, emit=take,
-        )  # fmt: skip
+        job, reused = self.start(prompt, settings, emit), self.target.graphs_reused
         try:
-            stats = self._run(s)
-        finally:
-            s.close()
-        assert s.finish is not None
-        return Answer("".join(parts), s.answer, s.finish, s.text.stop, seed, len(prompt), stats)
-
-    def _run(self, s: Sequence) -> Stats:
-        stats, start = Stats(), perf_counter()
-        reused = self.target.graphs_reused
-        try:
-            if not s.finish:
-                self.drafter.begin(s)
-            while not s.finish:
-                share_limits([s], self.target, self.drafter.n_max)
-                (done,) = speculate(self.target, self.drafter, [s])
-                if not stats.predicted_n:
-                    stats.add_prompt(done, perf_counter() - start)
-                    start = perf_counter()
-                else:
-                    stats.add(done)
-                    stats.predicted_s = perf_counter() - start
+            while not job.s.finish:
+                self.scheduler.step()
                 if self.abort.is_set:
                     raise Interrupted("interrupted")
         except Interrupted:
-            s.end("interrupted")
-            if not stats.predicted_n:
-                stats.prompt_n, stats.prompt_s = len(self.target.held(s.id)), perf_counter() - start
-        stats.graphs_reused = self.target.graphs_reused - reused
-        return stats
+            job.s.end("interrupted")
+            if not job.stats.predicted_n:
+                job.stats.prompt_n = len(self.target.held(job.s.id))
+                job.stats.prompt_s = perf_counter() - job.since
+        finally:
+            self.scheduler.drop()
+        job.stats.graphs_reused = self.target.graphs_reused - reused
+        return answer_of(job)
 
     def why_nothing_drafted(self, stats: Stats) -> str:
         """The reason for an answer without a single guess, in a few words."""
         types = self.choice.types
         if not types:
             return "none, nothing was drafted"
-        if not self.drafter.n_max:
+        if self.settings.spec_draft_n_max == 0:
             return "--spec-draft-n-max 0, nothing was drafted"
         if self.target.n_outputs < 2:
             return f"a batch of {self.target.n_batch} (-b) leaves no room for guesses"
@@ -206,15 +210,3 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def share_limits(live: Seq[Sequence], target: Session, n_max: int) -> None:
-    """How many guesses each sequence may get now: the one place that bounds a draft.
-
-    A sequence's first round is draft-free, as in llama.cpp. Later: the drafter's n_max, what is left
-    of -n, the room in the context, and this sequence's share of the rows of one pass.
-    """
-    share = target.n_outputs // max(1, len(live)) - 1
-    for s in live:
-        left = n_max if s.remaining is None else s.remaining - 1
-        s.limit = max(0, min(n_max, left, target.n_ctx - len(s.tokens), share)) if s.emitted else 0

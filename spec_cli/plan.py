@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence as Seq
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from spec_cli import machine
-from spec_cli.drafters.table import Choice, choose
+from spec_cli.drafters.table import AUTOMATIC_N_MAX, Choice, choose
 from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.fit import context_bytes
@@ -17,20 +17,27 @@ from spec_cli.llama.vocab import require_compatible
 from spec_cli.settings import MOST_CTX, Settings
 
 GIB, MIB = 1 << 30, 1 << 20
+AUTOMATIC_ROWS = 4  # llama-server's
+SHORT_CTX = 4096  # rather fewer rows at a time than rows with less than this
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The drafters of a run and the contexts it creates; the draft's is not used without a draft model."""
+    """The drafters of a run and the contexts it creates; the draft's is not used without a draft model.
+
+    n_max: the longest draft that the contexts have room for.
+    """
 
     choice: Choice
+    n_max: int
     target: ContextParams
     draft: ContextParams
 
 
-def plan(settings: Settings, say: Callable[[str], None]) -> Plan:
+def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False) -> Plan:
     """Read the files' headers and vocabularies, choose the drafters, size the contexts.
 
+    batch: for up to `settings.parallel` texts at a time, each of which may choose its drafters.
     Raises FileError for what is no usable model or does not fit together, UsageError for what was
     asked and cannot be.
     """
@@ -61,63 +68,112 @@ def plan(settings: Settings, say: Callable[[str], None]) -> Plan:
             require_compatible(target.vocab, draft.vocab, str(target.path), str(draft.path))
         if not settings.ctx_size and not 1 <= target.n_ctx_train <= MOST_CTX:
             raise FileError(f"target model {target.path} says its context has {target.n_ctx_train} tokens: -c sets one")
-        wanted = _wanted(settings, choice, settings.ctx_size or target.n_ctx_train)
+        models = [target, draft] if draft else [target]
+        wanted = _Plans(settings, choice, settings.ctx_size or target.n_ctx_train)
+        if batch:
+            wanted = _for_batch(wanted, models, say)
         if gpu_offload() and settings.gpu_layers != 0:
-            return wanted  # the cache lies on the device, which refuses what it cannot hold
-        return _fitted(settings, wanted, target, draft, say)
+            return wanted.plan()  # the cache lies on the device, which refuses what it cannot hold
+        return _fitted(wanted, models, say).plan()
 
 
-def _wanted(settings: Settings, choice: Choice, n_ctx: int) -> Plan:
-    """Everything as it was asked, for a context of this size."""
-    threads = settings.threads if settings.threads > 0 else machine.usable_cores()
-    batch = settings.threads_batch if settings.threads_batch > 0 else threads
-    target = ContextParams(
-        n_ctx=n_ctx,
-        n_batch=settings.batch_size,
-        n_ubatch=settings.ubatch_size,
-        n_outputs=1 + choice.longest(settings),
-        n_threads=threads,
-        n_threads_batch=batch,
-        flash_attn=settings.flash_attn,
-        type_k=cache_type(settings.cache_type_k),
-        type_v=cache_type(settings.cache_type_v),
-    )
-    draft = replace(
-        target,
-        n_ctx=settings.ctx_size_draft or n_ctx,
-        n_outputs=1,
-        n_threads=settings.threads_draft if settings.threads_draft > 0 else threads,
-        n_threads_batch=settings.threads_batch_draft if settings.threads_batch_draft > 0 else batch,
-        type_k=cache_type(settings.cache_type_k_draft),
-        type_v=cache_type(settings.cache_type_v_draft),
-    )
-    return Plan(choice, target.clipped(), draft.clipped())
+@dataclass(frozen=True)
+class _Plans:
+    """What was asked, and the sizes that may be lowered: each value of them is a plan."""
+
+    settings: Settings
+    choice: Choice
+    n_ctx: int
+    parallel: int = 1
+    n_spare: int = 0
+    n_max: int | None = None
+
+    def plan(self) -> Plan:
+        s = self.settings
+        n_max = self.choice.longest(s) if self.n_max is None else self.n_max
+        threads = s.threads if s.threads > 0 else machine.usable_cores()
+        batch = s.threads_batch if s.threads_batch > 0 else threads
+        target = ContextParams(
+            n_ctx=self.n_ctx,
+            n_batch=s.batch_size,
+            n_ubatch=s.ubatch_size,
+            n_sequences=self.parallel,
+            n_spare=self.n_spare,
+            n_outputs=self.parallel * (1 + n_max),
+            n_threads=threads,
+            n_threads_batch=batch,
+            flash_attn=s.flash_attn,
+            type_k=cache_type(s.cache_type_k),
+            type_v=cache_type(s.cache_type_v),
+            swa_full=s.swa_full,
+        )
+        draft = replace(
+            target,
+            n_ctx=s.ctx_size_draft or self.n_ctx,
+            n_outputs=self.parallel,
+            n_threads=s.threads_draft if s.threads_draft > 0 else threads,
+            n_threads_batch=s.threads_batch_draft if s.threads_batch_draft > 0 else batch,
+            type_k=cache_type(s.cache_type_k_draft),
+            type_v=cache_type(s.cache_type_v_draft),
+        )
+        return Plan(self.choice, n_max, target.clipped(), draft.clipped())
+
+    def bytes(self, models: Seq[Model]) -> int:
+        """Memory that the contexts take."""
+        plan = self.plan()
+        return sum(context_bytes(m, c) or 0 for m, c in zip(models, (plan.target, plan.draft), strict=False))
 
 
-def _fitted(settings: Settings, wanted: Plan, target: Model, draft: Model | None, say: Callable[[str], None]) -> Plan:
-    """The plan if memory holds it, else with a smaller context where none was asked for."""
+def _for_batch(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -> _Plans:
+    """For several texts at a time, with room for drafts that some of them may ask for."""
+    s = wanted.settings
+    parallel, origin = s.parallel if s.parallel > 0 else AUTOMATIC_ROWS, s.origins.get("parallel", "-np/--parallel")
+    if (most := min(s.ubatch_size, s.batch_size)) < parallel:
+        say(f"{origin}: {most} rows at a time instead of {parallel}, one for each token of a pass (-ub)")
+        parallel = most
+    recurrent = any(not m.can_drop_suffix for m in models)
+    if parallel > 1 and any(m.n_swa and not m.can_drop_suffix for m in models):
+        parallel, recurrent = 1, False
+        say(f"{origin}: one row at a time: llama.cpp mixes up the texts of a hybrid model with a sliding window")
+    n_max = s.spec_draft_n_max
+    if n_max is None:
+        n_max = max(wanted.choice.longest(s), AUTOMATIC_N_MAX)
+    return replace(wanted, parallel=parallel, n_spare=int(recurrent), n_max=n_max)
 
-    def bytes_of(p: Plan) -> int:
-        return (context_bytes(target, p.target) or 0) + ((context_bytes(draft, p.draft) or 0) if draft else 0)
 
+def _fitted(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -> _Plans:
+    """The plan if memory holds it, else with a smaller context where none was asked for, or fewer texts at a time."""
+    s, target = wanted.settings, models[0]
     free = machine.free_memory()  # weights that do not fit are read from the file as they are needed
-    free = max(free // 8, free - target.n_bytes - (draft.n_bytes if draft else 0))
-    need, n_ctx = bytes_of(wanted), wanted.target.n_ctx
-    while not settings.ctx_size and need > free / 2 and n_ctx > 256:
-        n_ctx = max(256, min(n_ctx - 256, int(n_ctx * free / 2 / need)) // 256 * 256)
-        need = bytes_of(_wanted(settings, wanted.choice, n_ctx))
+    free = max(free // 8, free - sum(m.n_bytes for m in models))
+    fit, need = wanted, wanted.bytes(models)
+
+    def lower_ctx(low: int) -> _Plans:
+        return replace(fit, n_ctx=max(low, min(fit.n_ctx - 256, int(fit.n_ctx * free / 2 / need)) // 256 * 256))
+
+    while True:
+        if not s.ctx_size and need > free / 2 and fit.n_ctx > SHORT_CTX:
+            fit = lower_ctx(SHORT_CTX)
+        elif fit.parallel > 1 and need > (free if "parallel" in s.origins else free / 2):
+            fit = replace(fit, parallel=max(1, min(fit.parallel - 1, int(fit.parallel * free / need))))
+        elif not s.ctx_size and need > free / 2 and fit.n_ctx > 256:
+            fit = lower_ctx(256)
+        else:
+            break
+        need = fit.bytes(models)
     if need > free:
-        asked = [
-            (f, settings.origins[f]) for f in ("ctx_size", "ctx_size_draft", "ubatch_size") if f in settings.origins
-        ]
-        what = ", ".join(f"{origin} {getattr(settings, field)}" for field, origin in asked)
+        asked = [(f, s.origins[f]) for f in ("ctx_size", "ctx_size_draft", "ubatch_size") if f in s.origins]
+        what = ", ".join(f"{origin} {getattr(s, field)}" for field, origin in asked)
         raise UsageError(f"{what or 'the smallest context'}: needs {_size(need)}, {_size(free)} are free")
-    if n_ctx < wanted.target.n_ctx:
+    if fit.parallel < wanted.parallel:
+        origin = s.origins.get("parallel", "-np/--parallel")
+        say(f"{origin}: {fit.parallel} rows at a time instead of {wanted.parallel}, to fit in the free memory")
+    if fit.n_ctx < wanted.n_ctx:
         own = f"the model's {target.n_ctx_train}"
-        say(f"context: {n_ctx} tokens of {own}, to fit in half of the free memory (-c sets it)")
-    if n_ctx > target.n_ctx_train > 0:
-        say(f"context: {n_ctx} tokens, more than the {target.n_ctx_train} that the model was made for")
-    return _wanted(settings, wanted.choice, n_ctx)
+        say(f"context: {fit.n_ctx} tokens of {own}, to fit in half of the free memory (-c sets it)")
+    if fit.n_ctx > target.n_ctx_train > 0:
+        say(f"context: {fit.n_ctx} tokens, more than the {target.n_ctx_train} that the model was made for")
+    return fit
 
 
 def _size(n: float) -> str:

@@ -14,15 +14,18 @@ from spec_cli.text import TextStream
 class Sequence:
     """A prompt and the answer that grows behind it.
 
-    n_predict: most tokens to sample, negative for no bound. n_ctx: positions that the memory has;
-    the last token may be sampled without one, as nothing is decoded after it.
+    id: its place in the memory, once it has one. types, n_max: who may guess, and the longest draft
+    (None: each drafter's own). n_predict: most tokens to sample, negative for no bound. n_ctx:
+    positions that the memory has; the last token may be sampled without one, as nothing is decoded after it.
     """
 
     def __init__(
-        self, id: int, prompt: array[int], sampler: Sampler, vocab: Vocab, *, n_predict: int, n_ctx: int,
+        self, prompt: array[int], sampler: Sampler, vocab: Vocab, *, seed: int, n_predict: int, n_ctx: int,
+        types: tuple[str, ...] = (), n_max: int | None = None,
         stops: Seq[str] = (), special: bool = False, emit: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
-        self.id, self.tokens, self.n_prompt = id, prompt[:], len(prompt)
+        self.id, self.tokens, self.n_prompt = -1, prompt[:], len(prompt)
+        self.seed, self.types, self.n_max = seed, types, n_max
         self.limit = 0
         self.finish: str | None = None
         self.text = TextStream(stops, emit)

@@ -16,6 +16,7 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 MOST_CTX = 1 << 24  # no GGUF knows more positions; what fits is asked of the machine
 MOST_THREADS = 512  # GGML_MAX_N_THREADS: more are a segmentation fault
 MOST_GUESSES = 1024
+MOST_ROWS = 255  # LLAMA_MAX_SEQ, but one
 RANDOM_SEED = 0xFFFFFFFF
 MOST_FLOAT = 1e6  # further out a float32 logit overflows
 INT32 = (1 << 31) - 1
@@ -36,6 +37,9 @@ class Flag:
     parse: Callable[[str], Any] | None = None
     shown: str = ""  # the default, where the Python value does not say it
     command_line_only: bool = False
+    commands: tuple[str, ...] = ()  # the only commands that have it; none named: all
+    row: tuple[str, ...] | None = None  # a row of batch may set it: further names there
+    shapes: bool = False  # it shapes answers, see `shapes_answers`
     off: tuple[str, ...] = ()  # spellings that turn a switch off
 
     @property
@@ -48,6 +52,18 @@ class Flag:
         """The keys in models.toml, the canonical one first: the long names."""
         return [] if self.command_line_only else [n[2:] for n in self.names if n.startswith("--")]
 
+    @property
+    def shapes_answers(self) -> bool:
+        """Whether it may change what an answer says or counts, rather than how long it takes."""
+        return self.shapes or self.row is not None or self.panel in (SAMPLING, SPECULATION)
+
+    @property
+    def row_keys(self) -> list[str]:
+        """The fields of a row of batch: the long names with underscores, and the `row` names."""
+        if self.row is None:
+            return []
+        return [n[2:].replace("-", "_") for n in self.names if n.startswith("--")] + list(self.row)
+
 
 def option(default: Any, *names: str, panel: str, help: str, **more: Any) -> Any:
     """A field of `Settings` that is a flag."""
@@ -57,6 +73,14 @@ def option(default: Any, *names: str, panel: str, help: str, **more: Any) -> Any
 def read_layers(text: str) -> int:
     """`auto`, `all` or a number of layers."""
     return {"auto": -1, "all": -2}[text] if text in ("auto", "all") else int(text)
+
+
+def read_parallel(text: str) -> int:
+    """`auto` (in llama.cpp -1) or a number of rows."""
+    n = -1 if text == "auto" else int(text)
+    if n == 0:
+        raise ValueError
+    return n
 
 
 def read_flash_attn(text: str) -> int:
@@ -81,8 +105,9 @@ def read_types(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(","))
 
 
-MODEL, CONTEXT, PROMPT = "Model", "Context and speed", "Prompt"
+MODEL, CONTEXT, PROMPT, BATCH = "Model", "Context and speed", "Prompt", "Rows"
 SAMPLING, SPECULATION, OUTPUT = "Sampling", "Speculation", "Output"
+GENERATE_ONLY, BATCH_ONLY = ("generate",), ("batch",)
 
 
 @dataclass(frozen=True)
@@ -91,12 +116,12 @@ class Settings:
 
     # fmt: off
     model: Path | None = option(
-        None, "-m", "--model", panel=MODEL, metavar="GGUF|NAME", env="LLAMA_ARG_MODEL",
+        None, "-m", "--model", panel=MODEL, shapes=True, metavar="GGUF|NAME", env="LLAMA_ARG_MODEL",
         shown="the demo model, if installed",
         help="The target: a GGUF file, or a name from models.toml.",
     )
     model_draft: Path | None = option(
-        None, "-md", "--model-draft", "--spec-draft-model", panel=MODEL, metavar="GGUF",
+        None, "-md", "--model-draft", "--spec-draft-model", panel=MODEL, shapes=True, metavar="GGUF",
         env="LLAMA_ARG_SPEC_DRAFT_MODEL",
         help="A small GGUF of the same vocabulary that guesses. Alone it means --spec-type draft-simple "
         "(llama.cpp ignores it then).",
@@ -122,12 +147,13 @@ class Settings:
         help="A models.toml with named models and defaults.",
     )
     ctx_size: int = option(
-        0, "-c", "--ctx-size", panel=CONTEXT, metavar="N", env="LLAMA_ARG_CTX_SIZE", low=0, high=MOST_CTX,
+        0, "-c", "--ctx-size", panel=CONTEXT, shapes=True, metavar="N", env="LLAMA_ARG_CTX_SIZE", low=0, high=MOST_CTX,
         shown="the model's own, as memory allows",
         help="Tokens of context, prompt and answer together; rounded up to a multiple of 256.",
     )
     ctx_size_draft: int = option(
-        0, "-cd", "--ctx-size-draft", panel=CONTEXT, metavar="N", low=0, high=MOST_CTX, shown="as the target",
+        0, "-cd", "--ctx-size-draft", panel=CONTEXT, shapes=True, metavar="N", low=0, high=MOST_CTX,
+        shown="as the target",
         help="The draft model's context (not in llama.cpp); past its end drafting stops.",
     )
     batch_size: int = option(
@@ -162,106 +188,143 @@ class Settings:
         parse=read_flash_attn, shown="auto",
         help="Flash attention; a quantised V cache needs it.",
     )
+    swa_full: bool = option(
+        False, "--swa-full", panel=CONTEXT, env="LLAMA_ARG_SWA_FULL",
+        help="Keep all positions of sliding-window layers: more memory, but old and shared prefixes can be reused.",
+    )
     cache_type_k: str = option(
-        "f16", "-ctk", "--cache-type-k", panel=CONTEXT, metavar="TYPE", env="LLAMA_ARG_CACHE_TYPE_K",
+        "f16", "-ctk", "--cache-type-k", panel=CONTEXT, shapes=True, metavar="TYPE", env="LLAMA_ARG_CACHE_TYPE_K",
         choices=CACHE_TYPES,
         help="Type of the cached keys: " + " ".join(CACHE_TYPES) + ".",
     )
     cache_type_v: str = option(
-        "f16", "-ctv", "--cache-type-v", panel=CONTEXT, metavar="TYPE", env="LLAMA_ARG_CACHE_TYPE_V",
+        "f16", "-ctv", "--cache-type-v", panel=CONTEXT, shapes=True, metavar="TYPE", env="LLAMA_ARG_CACHE_TYPE_V",
         choices=CACHE_TYPES,
         help="Type of the cached values.",
     )
     cache_type_k_draft: str = option(
-        "f16", "-ctkd", "--cache-type-k-draft", "--spec-draft-type-k", panel=CONTEXT, metavar="TYPE",
+        "f16", "-ctkd", "--cache-type-k-draft", "--spec-draft-type-k", panel=CONTEXT, shapes=True, metavar="TYPE",
         env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K", choices=CACHE_TYPES,
         help="Keys of the draft model.",
     )
     cache_type_v_draft: str = option(
-        "f16", "-ctvd", "--cache-type-v-draft", "--spec-draft-type-v", panel=CONTEXT, metavar="TYPE",
+        "f16", "-ctvd", "--cache-type-v-draft", "--spec-draft-type-v", panel=CONTEXT, shapes=True, metavar="TYPE",
         env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V", choices=CACHE_TYPES,
         help="Values of the draft model.",
     )
     prompt: str | None = option(
-        None, "-p", "--prompt", panel=PROMPT, metavar="TEXT", command_line_only=True,
+        None, "-p", "--prompt", panel=PROMPT, metavar="TEXT", command_line_only=True, commands=GENERATE_ONLY,
         help="What to answer or continue; standard input is not read then.",
     )
     file: str | None = option(
         None, "-f", "--file", panel=PROMPT, metavar="FILE", command_line_only=True,
-        help="Read the prompt from a file, '-' for standard input; one final newline is dropped.",
+        help="Read the prompt (batch: the rows) from a file, '-' for standard input; one final newline is dropped.",
     )
     system_prompt: str | None = option(
-        None, "-sys", "--system-prompt", panel=PROMPT, metavar="TEXT",
+        None, "-sys", "--system-prompt", panel=PROMPT, metavar="TEXT", row=(),
         help="System message for the chat template.",
     )
     raw: bool = option(
-        False, "--raw", "-no-cnv", "--no-conversation", panel=PROMPT,
+        False, "--raw", "-no-cnv", "--no-conversation", panel=PROMPT, row=(),
         help="Continue the text as it is, without the model's chat template.",
     )
     parse_special: bool = option(
-        False, "--parse-special", panel=PROMPT,
+        False, "--parse-special", panel=PROMPT, row=(),
         help="Read control-token strings in the user's text as control tokens (--raw always does).",
     )
     escape: bool = option(
         True, "-e", "--escape", panel=PROMPT, off=("--no-escape",),
         help="Read \\n \\r \\t \\' \\\" \\\\ \\xHH in -p and --stop as escapes; --no-escape turns it off.",
     )
+    parallel: int = option(
+        -1, "-np", "--parallel", panel=BATCH, metavar="N", env="LLAMA_ARG_N_PARALLEL", commands=BATCH_ONLY,
+        parse=read_parallel, low=-1, high=MOST_ROWS, shown="4, as memory allows",
+        help="Rows at a time; each has a context of -c tokens.",
+    )
+    format: str = option(
+        "auto", "--format", panel=BATCH, metavar="auto|jsonl|text", commands=BATCH_ONLY, command_line_only=True,
+        choices=("auto", "jsonl", "text"),
+        help="jsonl: an object a line; text: a prompt a line. auto goes by the file's name, else by its first line.",
+    )
+    resume: bool = option(
+        False, "--resume", panel=BATCH, commands=BATCH_ONLY, command_line_only=True,
+        help="Go on with the -o file of an earlier run: rows that it answers are skipped.",
+    )
+    retry_errors: bool = option(
+        False, "--retry-errors", panel=BATCH, commands=BATCH_ONLY, command_line_only=True,
+        help="With --resume: try the rows again that failed.",
+    )
+    unordered: bool = option(
+        False, "--unordered", panel=BATCH, commands=BATCH_ONLY, command_line_only=True,
+        help="Write rows as they finish instead of in the order of the input.",
+    )
+    progress_every: float = option(
+        0.0, "--progress-every", panel=BATCH, metavar="SECONDS", commands=BATCH_ONLY, command_line_only=True,
+        low=0, high=86400, shown="a bar on a terminal, else nothing",
+        help="Print a line of progress every so many seconds.",
+    )
+    stats: Path | None = option(
+        None, "--stats", panel=BATCH, metavar="FILE", commands=BATCH_ONLY, command_line_only=True,
+        help="Write the numbers of the whole run to FILE, as JSON.",
+    )
     predict: int = option(
         -1, "-n", "--predict", "--n-predict", panel=SAMPLING, metavar="N", env="LLAMA_ARG_N_PREDICT", low=-1,
-        high=INT32, shown="-1: until the model ends",
+        high=INT32, row=("max_tokens", "max_completion_tokens"), shown="-1: until the model ends",
         help="Most tokens to generate.",
     )
     stop: tuple[str, ...] = option(
-        (), "-r", "--stop", "--reverse-prompt", panel=SAMPLING, metavar="TEXT", shown="",
+        (), "-r", "--stop", "--reverse-prompt", panel=SAMPLING, metavar="TEXT", shown="", row=(),
         help="End before this text; may be given several times.",
     )
     seed: int = option(
-        RANDOM_SEED, "-s", "--seed", panel=SAMPLING, metavar="N", low=-1, high=RANDOM_SEED, shown="-1: random",
+        RANDOM_SEED, "-s", "--seed", panel=SAMPLING, metavar="N", row=(), low=-1, high=RANDOM_SEED, shown="-1: random",
         help="Random seed; the one used is always reported.",
     )
     temp: float = option(
         0.8, "--temp", "--temperature", panel=SAMPLING, metavar="T", env="LLAMA_ARG_TEMPERATURE",
-        low=-MOST_FLOAT, high=MOST_FLOAT,
+        low=-MOST_FLOAT, high=MOST_FLOAT, row=(),
         help="Temperature; 0 or less is greedy.",
     )
     top_k: int = option(
-        40, "--top-k", panel=SAMPLING, metavar="N", env="LLAMA_ARG_TOP_K", low=-INT32, high=INT32,
+        40, "--top-k", panel=SAMPLING, metavar="N", env="LLAMA_ARG_TOP_K", low=-INT32, high=INT32, row=(),
         help="Keep the N likeliest tokens; 0 is off.",
     )
     top_p: float = option(
-        0.95, "--top-p", panel=SAMPLING, metavar="P", env="LLAMA_ARG_TOP_P", low=0, high=1,
+        0.95, "--top-p", panel=SAMPLING, metavar="P", env="LLAMA_ARG_TOP_P", low=0, high=1, row=(),
         help="Keep the likeliest tokens up to this probability in all; 1 is off.",
     )
     min_p: float = option(
-        0.05, "--min-p", panel=SAMPLING, metavar="P", env="LLAMA_ARG_MIN_P", low=0, high=1,
+        0.05, "--min-p", panel=SAMPLING, metavar="P", env="LLAMA_ARG_MIN_P", low=0, high=1, row=(),
         help="Keep tokens at least this likely, relative to the likeliest; 0 is off.",
     )
     repeat_last_n: int = option(
-        64, "--repeat-last-n", panel=SAMPLING, metavar="N", low=0, high=MOST_CTX,
+        64, "--repeat-last-n", panel=SAMPLING, metavar="N", low=0, high=MOST_CTX, row=(),
         help="How many last tokens the penalties look at; 0 is off.",
     )
     repeat_penalty: float = option(
         1.0, "--repeat-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_REPEAT_PENALTY", low=1e-6, high=MOST_FLOAT,
+        row=(),
         help="Divide the logits of repeated tokens; 1 is off.",
     )
     presence_penalty: float = option(
         0.0, "--presence-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_PRESENCE_PENALTY",
-        low=-MOST_FLOAT, high=MOST_FLOAT,
+        low=-MOST_FLOAT, high=MOST_FLOAT, row=(),
         help="Lower the logits of tokens seen; 0 is off.",
     )
     frequency_penalty: float = option(
         0.0, "--frequency-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_FREQUENCY_PENALTY",
-        low=-MOST_FLOAT, high=MOST_FLOAT,
+        low=-MOST_FLOAT, high=MOST_FLOAT, row=(),
         help="Lower them by how often they were seen; 0 is off.",
     )
     spec_type: tuple[str, ...] | None = option(
         None, "--spec-type", panel=SPECULATION, metavar="TYPE,...", env="LLAMA_ARG_SPEC_TYPE", parse=read_types,
+        row=(),
         shown="draft-simple with -md, else ngram-simple capped at 8",
         help="How to guess: none, draft-simple, ngram-simple; the first in llama.cpp's order that has a guess wins.",
     )
     spec_draft_n_max: int | None = option(
         None, "--spec-draft-n-max", panel=SPECULATION, metavar="N", env="LLAMA_ARG_SPEC_DRAFT_N_MAX", low=0,
-        high=MOST_GUESSES, shown="3 for draft-simple",
+        high=MOST_GUESSES, row=("n_max",), shown="3 for draft-simple",
         help="Most guesses a round, whichever type made them; 0 drafts nothing.",
     )
     spec_draft_n_min: int = option(
@@ -286,12 +349,14 @@ class Settings:
         1, "--spec-ngram-simple-min-hits", panel=SPECULATION, metavar="N", low=1, high=INT32,
         help="Read and, as in llama.cpp, without effect.",
     )
-    special: bool = option(False, "-sp", "--special", panel=OUTPUT, help="Print control tokens.")
+    special: bool = option(False, "-sp", "--special", panel=OUTPUT, row=(), help="Print control tokens.")
     output: Path | None = option(
         None, "-o", "--output", "--output-file", panel=OUTPUT, metavar="FILE", command_line_only=True,
-        help="Write the answer to FILE instead of standard output.",
+        help="Write to FILE instead of standard output.",
     )
-    json: bool = option(False, "--json", panel=OUTPUT, command_line_only=True, help="Print one JSON object.")
+    json: bool = option(
+        False, "--json", panel=OUTPUT, command_line_only=True, commands=GENERATE_ONLY, help="Print one JSON object."
+    )
     verbose: bool = option(
         False, "-v", "--verbose", "--log-verbose", panel=OUTPUT,
         help="Also show acceptance by position, a line for each drafter, and llama.cpp's log.",
@@ -311,9 +376,10 @@ class Settings:
 
 
 @cache
-def flags() -> dict[str, Flag]:
-    """Field name -> flag, in the order of the table."""
-    return {f.name: f.metadata["flag"] for f in fields(Settings) if "flag" in f.metadata}
+def flags(command: str | None = None) -> dict[str, Flag]:
+    """Field name -> flag, in the order of the table: of one command, or all."""
+    every = {f.name: f.metadata["flag"] for f in fields(Settings) if "flag" in f.metadata}
+    return {name: flag for name, flag in every.items() if not (command and flag.commands) or command in flag.commands}
 
 
 @cache

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence as Seq
+from collections.abc import Iterator, Mapping, Sequence as Seq
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
@@ -49,6 +50,13 @@ class Timer:
         self.n += 1
         self.seconds += perf_counter() - self._start
 
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """More time for a call that was counted already."""
+        start = perf_counter()
+        yield
+        self.seconds += perf_counter() - start
+
 
 @dataclass(slots=True)
 class Calls:
@@ -57,6 +65,26 @@ class Calls:
     begin: Timer = field(default_factory=Timer)
     draft: Timer = field(default_factory=Timer)
     accept: Timer = field(default_factory=Timer)
+
+
+@dataclass(slots=True)
+class Passes:
+    """Target passes that continue texts, each counted once, however many texts share it."""
+
+    n: int = 0
+    rows: int = 0
+    """Texts in them, added up."""
+    draft_s: float = 0.0
+    """Seconds of guessing before them."""
+    target_s: float = 0.0
+    """Seconds of the passes themselves, last pieces of prompts included."""
+
+    def add(self, rows: int, draft_s: float, target_s: float) -> None:
+        """One more."""
+        self.n += 1
+        self.rows += rows
+        self.draft_s += draft_s
+        self.target_s += target_s
 
 
 @dataclass(slots=True)
@@ -85,6 +113,16 @@ class Guesses:
         self.accepted_at += [0] * (drafted - len(self.accepted_at))
         for i in range(accepted):
             self.accepted_at[i] += 1
+
+    def merge(self, other: Guesses) -> None:
+        """The drafts of another text too."""
+        self.drafts += other.drafts
+        self.drafts_accepted += other.drafts_accepted
+        self.drafted += other.drafted
+        self.accepted += other.accepted
+        self.accepted_at += [0] * (len(other.accepted_at) - len(self.accepted_at))
+        for i, n in enumerate(other.accepted_at):
+            self.accepted_at[i] += n
 
     @property
     def rejected(self) -> int:
@@ -134,9 +172,10 @@ class Stats:
     graphs_reused: int = 0
     """Target passes that could use the last compute graph again (llama.cpp's counter)."""
 
-    def add_prompt(self, r: Round, seconds: float) -> None:
-        """The first round."""
-        self.cache_n, self.prompt_n, self.prompt_s = r.cached, r.decoded, seconds
+    def add_prompt(self, r: Round, n_prompt: int, seconds: float) -> None:
+        """The first round; what of the prompt was decoded before it is in `prompt_n` already."""
+        self.prompt_n += r.decoded
+        self.cache_n, self.prompt_s = max(0, n_prompt - self.prompt_n), seconds
         self.predicted_n += len(r.kept)
 
     def add(self, r: Round) -> None:
@@ -200,11 +239,11 @@ def timing_lines(s: Stats) -> list[str]:
     return lines
 
 
-def statistics_lines(s: Stats, calls: Mapping[str, Calls]) -> list[str]:
+def statistics_lines(by_drafter: Mapping[str, Guesses], calls: Mapping[str, Calls]) -> list[str]:
     """One line for each drafter (common/speculative.cpp, common_speculative_print_stats)."""
     lines = []
     for name, c in calls.items():
-        g = s.by_drafter.get(name, Guesses())
+        g = by_drafter.get(name, Guesses())
         line = (
             f"statistics {name:>16}: #calls(b,g,a) = {c.begin.n:4d} {c.draft.n:6d} {g.drafts:6d}, "
             f"#gen drafts = {g.drafts:6d}, #acc drafts = {g.drafts_accepted:5d}, "
@@ -218,6 +257,23 @@ def statistics_lines(s: Stats, calls: Mapping[str, Calls]) -> list[str]:
     return lines
 
 
+def counters(g: Guesses) -> dict[str, object]:
+    """For JSON."""
+    return {
+        "drafted": g.drafted,
+        "accepted": g.accepted,
+        "acceptance_rate": None if g.acceptance_rate is None else round(g.acceptance_rate, 5),
+        "accepted_per_position": [round(share, 5) for share in g.accepted_per_position],
+    }
+
+
+def by_drafter_json(guesses: Mapping[str, Guesses]) -> dict[str, object]:
+    """For JSON: the counters of each drafter."""
+    return {
+        name: {"drafts": g.drafts, "drafts_accepted": g.drafts_accepted, **counters(g)} for name, g in guesses.items()
+    }
+
+
 def milliseconds(seconds: float) -> float:
     """For JSON: to a microsecond."""
     return round(seconds * 1e3, 3)
@@ -228,14 +284,6 @@ def as_json(s: Stats, types: Seq[str], n_max: int | None) -> dict[str, object]:
     rate = {name: None if value is None else round(value, 3) for name, value in (
         ("prompt", s.prompt_per_second), ("predicted", s.predicted_per_second), ("round", s.tokens_per_round),
     )}  # fmt: skip
-
-    def counters(g: Guesses) -> dict[str, object]:
-        return {
-            "drafted": g.drafted,
-            "accepted": g.accepted,
-            "acceptance_rate": None if g.acceptance_rate is None else round(g.acceptance_rate, 5),
-            "accepted_per_position": [round(share, 5) for share in g.accepted_per_position],
-        }
 
     return {
         "timings": {
@@ -255,10 +303,7 @@ def as_json(s: Stats, types: Seq[str], n_max: int | None) -> dict[str, object]:
             "rounds": s.rounds,
             **counters(s.total),
             "tokens_per_round": rate["round"],
-            "by_drafter": {
-                name: {"drafts": g.drafts, "drafts_accepted": g.drafts_accepted, **counters(g)}
-                for name, g in s.by_drafter.items()
-            },
+            "by_drafter": by_drafter_json(s.by_drafter),
             "target_tokens": s.target_tokens,
             "draft_ms": milliseconds(s.draft_s),
             "target_ms": milliseconds(s.target_s),

@@ -16,6 +16,7 @@ class TextStream:
     def __init__(self, stops: Seq[str], emit: Callable[[str], None]) -> None:
         self._stops = [(stop, stop.encode()) for stop in stops]
         self._emit = emit
+        self._parts: list[str] = []
         self._pending = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.n_bytes = 0
@@ -53,4 +54,10 @@ class TextStream:
         self.n_bytes += n
         self._pending = self._pending[n:]
         if text:
+            self._parts.append(text)
             self._emit(text)
+
+    @property
+    def whole(self) -> str:
+        """All text released so far."""
+        return "".join(self._parts)

@@ -16,6 +16,9 @@ import pytest
 import tiny
 
 from spec_cli.config import demo_model
+from spec_cli.contracts import Drafter
+from spec_cli.drafters.chain import Chain
+from spec_cli.drafters.table import Choice
 from spec_cli.engine import Answer, Engine
 from spec_cli.settings import Settings
 
@@ -86,6 +89,12 @@ def ask(engine: Engine, text: str, **settings: Any) -> Answer:
     from spec_cli.chat.prompt import plain_tokens
 
     return engine.generate(plain_tokens(engine.vocab, text), replace(engine.settings, **settings))
+
+
+def guess_with(engine: Engine, *drafters: Drafter, n_max: int | None = None) -> None:
+    """Let these guess in an engine, and nobody else."""
+    engine.scheduler.drafter = Chain(drafters)
+    engine.choice = Choice(tuple(d.name for d in drafters), "of a test", n_max)
 
 
 def cli(

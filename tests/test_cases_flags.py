@@ -40,13 +40,18 @@ CHOICES = [name for name, flag in flags().items() if flag.choices or (flag.parse
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
-    """The only line of `spec-cli generate` in this process, which must end with 2 and no answer."""
+    """The only line of a command in this process, which must end with 2 and no answer.
+
+    field: use the command that has this one's flag.
+    """
     for name in [flag.env for flag in flags().values() if flag.env]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPEC_CLI_CONFIG", "")
 
-    def one(*args: object) -> str:
-        code = run(["generate", *map(str, args)])
+    def one(*args: object, field: str = "prompt") -> str:
+        command = (flags()[field].commands or ("generate",))[0]
+        prompt = ("-p", "abc") if command == "generate" and field != "prompt" else ()
+        code = run([command, *map(str, (*prompt, *args))])
         out, errors = capfdbinary.readouterr()
         assert (code, out) == (2, b""), errors.decode()
         (line,) = errors.decode().splitlines()
@@ -68,7 +73,7 @@ def test_a_number_out_of_range_is_named_with_its_flag(
 ) -> None:
     """B34: one line with the flag, the value and the range, for every spelling of the flag."""
     for spelling in flags()[name].names:
-        line = told("-m", models / "clock.gguf", "-p", "abc", spelling, value)
+        line = told("-m", models / "clock.gguf", spelling, value, field=name)
         assert flags()[name].name in line
         assert value in line
 
@@ -79,7 +84,7 @@ def test_what_is_no_number_is_named_with_its_flag(
     models: Path, told: Callable[..., str], name: str, value: str
 ) -> None:
     """B34: never taken for another number."""
-    line = told("-m", models / "clock.gguf", "-p", "abc", f"{flags()[name].name}={value}")
+    line = told("-m", models / "clock.gguf", f"{flags()[name].name}={value}", field=name)
     assert flags()[name].name in line
     assert repr(value) in line
 
@@ -87,17 +92,17 @@ def test_what_is_no_number_is_named_with_its_flag(
 @pytest.mark.parametrize("name", CHOICES)
 def test_an_unknown_word_is_named_with_what_there_is(models: Path, told: Callable[..., str], name: str) -> None:
     """B34: KV types, flash attention, kinds of speculation."""
-    line = told("-m", models / "clock.gguf", "-p", "abc", flags()[name].name, "q9_9")
+    line = told("-m", models / "clock.gguf", flags()[name].name, "q9_9", field=name)
     assert flags()[name].name in line
     assert "q9_9" in line
-    assert {"flash_attn": "auto", "spec_type": "ngram-simple"}.get(name, "q8_0") in line
+    assert {"flash_attn": "auto", "spec_type": "ngram-simple", "format": "jsonl"}.get(name, "q8_0") in line
 
 
 def test_every_flag_with_a_value_says_when_it_is_missing(told: Callable[..., str]) -> None:
     """B34: also in front of nothing."""
     for name, flag in flags().items():
         if not is_switch(name):
-            assert flag.name in told("-p", "abc", flag.name) if name != "prompt" else told(flag.name)
+            assert flag.name in told(flag.name, field=name)
 
 
 @pytest.mark.parametrize(

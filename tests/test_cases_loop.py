@@ -127,7 +127,7 @@ def test_all_three_end_ids_of_smollm2_end_a_text(smols: Callable[[int], Engine])
     ends = [token for token in range(vocab.size) if vocab.is_end(token)]
     assert ends == [0, 2, 4]
     for token in ends:
-        s = Sequence(0, array("i", [28]), None, vocab, n_predict=-1, n_ctx=512)  # type: ignore[arg-type]
+        s = Sequence(array("i", [28]), None, vocab, seed=0, n_predict=-1, n_ctx=512)  # type: ignore[arg-type]
         s.push(token)
         assert s.finish == "stop"
 
@@ -338,7 +338,7 @@ def test_greedy_text_is_the_same_with_drafts_and_without(smols: Callable[[int], 
     if prompt == COUNTING:
         assert right.text.startswith(" 10, 11, 12, 13, 14, 15,")
     for k, length in ((1, 24), (4, n), (8, 24)):
-        answer = smols(k).generate(tokens, replace(plain.settings, predict=length))
+        answer = smols(k).generate(tokens, replace(smols(k).settings, predict=length))
         assert answer.tokens == right.tokens[:length]
         assert right.text.startswith(answer.text)
         assert answer.stats.total.accepted >= 0.9 * answer.stats.total.drafted > 0

@@ -15,9 +15,12 @@ LAYERS = [
     {"contracts", "machine", "text", "values"},
     {"stats", "accept", "llama"},
     {"speculate", "sequence", "drafters"},
-    {"plan"},
+    {"plan", "scheduler"},
+    {"answer"},
     {"engine"},
     {"config", "chat"},
+    {"batch"},
+    {"render"},
     {"cli"},
     {"__main__"},
 ]

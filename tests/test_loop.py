@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from spec_cli.accept import match
-from spec_cli.contracts import Draft, Live, Pass
+from spec_cli.contracts import Draft, Live, Pass, Prompt
 from spec_cli.speculate import speculate
 from spec_cli.tokens import common_prefix, tokens
 
@@ -73,12 +73,13 @@ class Text:
 
 
 class Random:
-    name, n_max = "random", 3
+    name = "random"
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
     def begin(self, sequence: Live) -> None: ...
+    def read(self, prompts: Sequence[Prompt], ends: Sequence[int]) -> None: ...
     def accepted(self, sequence: Live, n: int) -> None: ...
 
     def draft(self, live: Sequence[Live]) -> list[Draft]:

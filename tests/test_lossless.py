@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import tiny
-from conftest import ask
+from conftest import ask, guess_with
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from spec_cli.contracts import Draft, Live
-from spec_cli.drafters.chain import Chain
+from spec_cli.contracts import Draft, Live, Prompt
 from spec_cli.drafters.ngram_simple import NgramSimple
 from spec_cli.engine import Answer, Engine
 from spec_cli.settings import Settings
@@ -28,13 +27,14 @@ class Scripted:
     """A drafter that guesses whatever a function says, right or wrong, within limits or not."""
 
     name = "scripted"
-    n_max = 16
 
     def __init__(self, kind: str, truth: Sequence[int] = (), seed: int = 0) -> None:
         self.kind, self.truth, self.rng = kind, list(truth), random.Random(seed)
 
     def begin(self, sequence: Live) -> None:
         self.prompt = len(sequence.tokens)
+
+    def read(self, prompts: Sequence[Prompt], ends: Sequence[int]) -> None: ...
 
     def accepted(self, sequence: Live, n: int) -> None:
         assert n >= 0
@@ -108,7 +108,7 @@ def same(a: Answer, b: Answer) -> None:
 
 
 def plain(engine: Engine, prompt: str, how: dict[str, object]) -> Answer:
-    engine.drafter = Chain([])
+    guess_with(engine)
     return ask(engine, prompt, **how)
 
 
@@ -120,7 +120,7 @@ def test_any_drafter_gives_the_text_of_none(
     engine = engines[file]
     right = plain(engine, prompt, how)
     drafter = NgramSimple(3, 8) if kind == "ngram-simple" else Scripted(kind, right.tokens)
-    engine.drafter = Chain([drafter], n_max)
+    guess_with(engine, drafter, n_max=n_max)
     same(ask(engine, prompt, **how), right)
 
 
@@ -132,23 +132,19 @@ def test_a_draft_model_gives_the_text_of_none(
     """p_min in fifths; the target itself as draft, or one that always says j."""
     right = plain(engines[file], prompt, how)
     engine = engines[f"{file}+{'const_j.gguf' if useless else file}"]
-    whole = engine.drafter
-    drafter = whole._drafters[0]  # type: ignore[attr-defined]
-    drafter._p_min = p_min / 5
-    engine.drafter = Chain([drafter], n_max)
-    same(ask(engine, prompt, **how), right)
-    engine.drafter = whole
+    engine.drafter._drafters[0]._p_min = p_min / 5  # type: ignore[attr-defined]
+    same(ask(engine, prompt, **how, spec_draft_n_max=n_max), right)
 
 
 def test_an_oracle_is_accepted_whole_and_a_wrong_drafter_never(engines: dict[str, Engine]) -> None:
     for file in ("plain.gguf", "swa.gguf", "mamba.gguf", "hybrid.gguf"):
         engine = engines[file]
         right = plain(engine, "hello", {"predict": 33, "temp": 0.0})
-        engine.drafter = Chain([Scripted("oracle", right.tokens)], 4)
+        guess_with(engine, Scripted("oracle", right.tokens), n_max=4)
         stats = ask(engine, "hello", predict=33, temp=0.0).stats
         assert (stats.total.accepted, stats.total.drafted) == (25, 25)
         assert stats.rounds == 7, "32 tokens after the first: six rounds of 4 + 1, one of 1 + 1"
-        engine.drafter = Chain([Scripted("wrong", right.tokens)], 4)
+        guess_with(engine, Scripted("wrong", right.tokens), n_max=4)
         stats = ask(engine, "hello", predict=33, temp=0.0).stats
         assert (stats.total.accepted, stats.rounds) == (0, 32)
 

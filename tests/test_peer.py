@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import ask
 
-import spec_cli.engine
+import spec_cli.scheduler
 from spec_cli.engine import Answer, Engine
 from spec_cli.settings import flags
 from spec_cli.speculate import Round, speculate
@@ -34,7 +34,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[Round]:
         seen.extend(done)
         return done
 
-    monkeypatch.setattr(spec_cli.engine, "speculate", spy)
+    monkeypatch.setattr(spec_cli.scheduler, "speculate", spy)
     return seen
 
 

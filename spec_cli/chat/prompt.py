@@ -5,10 +5,47 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Sequence as Seq
+from pathlib import Path
+from typing import cast
 
 from spec_cli.chat.template import ChatTemplate, Message
+from spec_cli.errors import PromptError, UsageError
 from spec_cli.llama.vocab import Vocab
+from spec_cli.settings import Settings
 from spec_cli.tokens import tokens
+
+
+class Prompts:
+    """Texts and conversations as a model's prompts. template: its chat template, None where it has none.
+
+    Raises UsageError for what the template refuses or is missing for, PromptError for what can't fit `n_ctx`.
+    """
+
+    def __init__(self, vocab: Vocab, template: str | None, n_ctx: int, model: Path | None) -> None:
+        self._vocab, self._n_ctx, self._model = vocab, n_ctx, model
+        self._source, self._template = template, cast(ChatTemplate | None, None)
+
+    def tokens(self, content: str | Seq[Message], settings: Settings) -> array[int]:
+        """The ids of a text to answer (with `raw` or without a template: to continue), or of a conversation."""
+        vocab, system = self._vocab, settings.system_prompt
+        texts = [content] if isinstance(content, str) else [m["content"] for m in content]
+        n_bytes = sum(len(text.encode()) for text in texts)
+        if n_bytes > 16 * self._n_ctx and n_bytes > vocab.longest * self._n_ctx:  # tokenising it would take minutes
+            most = f"{self._n_ctx} tokens of context hold (-c/--ctx-size)"
+            raise PromptError(f"the prompt has {n_bytes} bytes, more than {most}")
+        if settings.raw or not self._source:
+            why = "raw leaves the chat template out" if settings.raw else f"{self._model} has no chat template"
+            if not isinstance(content, str):
+                raise UsageError(f"messages: {why}")
+            if system is not None:
+                raise UsageError(f"-sys/--system-prompt: {why}")
+            return plain_tokens(vocab, content)
+        messages = [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
+        if system is not None and messages[0]["role"] != "system":
+            messages.insert(0, {"role": "system", "content": system})
+        if self._template is None:
+            self._template = ChatTemplate(self._source, vocab.text(vocab.bos), vocab.text(vocab.eos))
+        return chat_tokens(vocab, self._template, messages, parse_special=settings.parse_special)
 
 
 def plain_tokens(vocab: Vocab, text: str) -> array[int]:

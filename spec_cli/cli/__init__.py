@@ -11,6 +11,7 @@ import typer
 
 from spec_cli import __version__
 from spec_cli.cli.argv import HELP, plain
+from spec_cli.cli.batch import batch
 from spec_cli.cli.generate import generate
 from spec_cli.cli.options import PanelCommand, with_options
 from spec_cli.cli.terminal import abandon_stdout, say
@@ -24,8 +25,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": list(HELP)},
 )
-app.command(cls=PanelCommand)(with_options(generate))
-COMMANDS = ("generate",)
+COMMANDS = (generate, batch)
+NAMES = tuple(command.__name__ for command in COMMANDS)
+for command in COMMANDS:
+    app.command(cls=PanelCommand)(with_options(command))
 
 
 @app.callback(invoke_without_command=True)
@@ -43,14 +46,14 @@ def _arguments(args: Seq[str]) -> list[str]:
     if not args:
         return ["--help"]
     first, *rest = args
-    if first in COMMANDS:
-        return [first, *plain(rest)]
+    if first in NAMES:
+        return [first, *plain(rest, first)]
     if first in ("--version", *HELP) or first.startswith(("--install-completion", "--show-completion")):
         return list(args)
     if first.startswith("-"):
         plain(args)  # a mistake in the flags is the more useful answer
         raise UsageError(f"no command given: try spec-cli generate {shlex.join(args)}")
-    raise UsageError(f"unknown command: {first} (commands: {', '.join(COMMANDS)})")
+    raise UsageError(f"unknown command: {first} (commands: {', '.join(NAMES)})")
 
 
 def run(args: Seq[str]) -> int:

@@ -23,10 +23,10 @@ REMOVED = {
 HELP = ("-h", "--help")
 
 
-def _spellings() -> dict[str, tuple[str, bool, bool]]:
+def _spellings(command: str) -> dict[str, tuple[str, bool, bool]]:
     """Spelling -> (canonical flag, whether it takes a value, whether it turns a switch off)."""
     known = dict.fromkeys(HELP, ("--help", False, False))
-    for field, flag in flags().items():
+    for field, flag in flags(command).items():
         for name in flag.names:
             known[name] = (flag.name, not is_switch(field), False)
         for name in flag.off:
@@ -34,16 +34,23 @@ def _spellings() -> dict[str, tuple[str, bool, bool]]:
     return known
 
 
-def plain(args: Seq[str]) -> list[str]:
+def plain(args: Seq[str], command: str = "generate") -> list[str]:
     """The arguments of a command with every flag as `--name=value`, `--name` or `--no-name`.
 
+    A bare argument of `batch` is its -f.
     Raises UsageError for unknown and removed flags, missing and surplus values.
     """
-    known, result, rest = _spellings(), [], list(args)
+    known, result, rest = _spellings(command), [], list(args)
+    named = False
     while rest:
         arg = rest.pop(0)
         if not arg.startswith("-") or arg == "-":
-            raise UsageError(f"unexpected argument: {arg} (a prompt goes behind -p, a file behind -f)")
+            if command != "batch" or named:
+                hint = "one file at a time" if named else "a prompt goes behind -p, a file behind -f"
+                raise UsageError(f"unexpected argument: {arg} ({hint})")
+            named = True
+            result.append(f"--file={arg}")
+            continue
         name, has_value, value = arg, False, ""
         if arg.startswith("--"):
             name, equals, value = arg.partition("=")
@@ -51,8 +58,10 @@ def plain(args: Seq[str]) -> list[str]:
         if name in REMOVED:
             raise UsageError(f"{name}: the argument has been removed. use {REMOVED[name]}")
         if name not in known:
+            owner = next((c for f in flags().values() if name in f.names for c in f.commands), None)
             near = difflib.get_close_matches(name, [k for k in known if len(k) > 2], n=1)
-            raise UsageError(f"unknown flag: {name}" + (f" (did you mean {near[0]}?)" if near else ""))
+            hint = f" (it is one of spec-cli {owner})" if owner else f" (did you mean {near[0]}?)" if near else ""
+            raise UsageError(f"unknown flag: {name}{hint}")
         canonical, takes_value, off = known[name]
         if not takes_value:
             if has_value:

@@ -18,7 +18,7 @@ class PanelCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the table of flags instead of Typer's list."""
         panels: dict[str, list[tuple[str, str]]] = {}
-        for name, flag in flags().items():
+        for name, flag in flags(ctx.info_name).items():
             short = [n for n in flag.names if not n.startswith("--")][:1]
             spelling = ", ".join([*short, flag.name]) + (f" {flag.metavar}" if flag.metavar else "")
             panels.setdefault(flag.panel, []).append((spelling, _help(name)))
@@ -27,14 +27,14 @@ class PanelCommand(TyperCommand):
                 formatter.write_dl(rows, col_max=28)
 
 
-def with_options(command: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
+def with_options(command: Callable[[dict[str, Any]], int | None]) -> Callable[..., int | None]:
     """A Typer command with every option of the table; `command` gets what was given, as text by field."""
 
-    def run(**values: Any) -> None:
-        command({name: _one(name, value) for name, value in values.items() if value not in (None, [])})
+    def run(**values: Any) -> int | None:
+        return command({name: _one(name, value) for name, value in values.items() if value not in (None, [])})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    parameters = [_parameter(name) for name in flags()]
+    parameters = [_parameter(name) for name in flags(command.__name__)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run

@@ -19,10 +19,13 @@ class Received:
 
     patient: the code that runs looks for the stop by itself (llama.cpp's passes and loading). Where
     it does not, a signal raises Interrupted: Python would start a blocked write or open again.
+    finishing: a first signal only asks; it takes a second one to stop what runs.
     """
 
     signal: int | None = None
+    stopped = False
     patient = False
+    finishing = False
 
     @property
     def exit_code(self) -> int:
@@ -40,7 +43,7 @@ class Received:
 def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
     """Call `stop` as soon as a signal comes, also while C runs, and raise Interrupted unless `patient`.
 
-    A second signal raises KeyboardInterrupt.
+    The signal after the one that stopped raises KeyboardInterrupt.
 
     Python's own handlers wait for the C call to return, which may be a long prompt. The byte that
     `signal.set_wakeup_fd` writes at once wakes a thread instead.
@@ -50,14 +53,22 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
     writer.setblocking(False)
 
     def watch() -> None:
+        heard = 0
         while reader.recv(1) != b"\0":
-            stop()
+            heard += 1
+            if heard > received.finishing:
+                stop()
 
     def handle(number: int, frame: FrameType | None) -> None:
+        first = received.signal is None
+        if first:
+            received.signal = number
+            if received.finishing:
+                return
         stop()
-        if received.signal is not None:
+        if received.stopped:
             raise KeyboardInterrupt(received.exit_code)
-        received.signal = number
+        received.stopped = True
         if not received.patient:
             raise received.error()
 

@@ -52,18 +52,7 @@ class Output:
         self._ends_line = True
         self._stuck = False
         if path is not None:
-            self._check(path)
-
-    @staticmethod
-    def _check(path: Path) -> None:
-        """Refuse early what cannot be written later, without touching what is there."""
-        if os.path.isdir(path):
-            raise FileError(f"-o/--output: {path} is a directory")
-        probe = path if os.path.exists(path) else path.parent
-        if not os.path.exists(probe):
-            raise FileError(f"-o/--output: {path}: there is no folder {path.parent}")
-        if not os.access(probe, os.W_OK):
-            raise FileError(f"-o/--output: {path} cannot be written")
+            require_writable(path, "-o/--output")
 
     def write(self, text: str) -> None:
         """Write and flush."""
@@ -100,6 +89,17 @@ class Output:
         if self._path and self._file:
             with suppress(OSError):  # every write was flushed, and answered for
                 self._file.close()
+
+
+def require_writable(path: Path, flag: str) -> None:
+    """Refuse early what cannot be written later, without touching what is there. Raises FileError."""
+    if os.path.isdir(path):
+        raise FileError(f"{flag}: {path} is a directory")
+    probe = path if os.path.exists(path) else path.parent
+    if not os.path.exists(probe):
+        raise FileError(f"{flag}: {path}: there is no folder {path.parent}")
+    if not os.access(probe, os.W_OK):
+        raise FileError(f"{flag}: {path} cannot be written")
 
 
 def same_file(a: Path, b: Path | str | int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from spec_cli.contracts import Draft, Live, Pass, Target
+from spec_cli.contracts import Draft, Live, Pass, Prompt, Target
 from spec_cli.tokens import tokens
 
 
@@ -21,6 +21,7 @@ class DraftModel(Target, Protocol):
 class DraftSimple:
     """llama.cpp's draft-simple (common/speculative.cpp, common_speculative_impl_draft_simple).
 
+    n_max: the longest draft where a sequence names none.
     Ids that only one of the two vocabularies has are neither guessed nor shown to the draft model.
     """
 
@@ -35,15 +36,22 @@ class DraftSimple:
         self.n_max, self._n_min, self._p_min = n_max, n_min, p_min
 
     def begin(self, sequence: Live) -> None:
-        """Read the prompt, so that drafting starts with it."""
-        if self.n_max and len(sequence.tokens) <= self._n_ctx:
-            text = self._readable(sequence.tokens)
-            self._model.forward([Pass(sequence.id, text, len(text), 0)])
+        """Nothing to forget: the next pass takes back what was another text."""
+
+    def read(self, prompts: Seq[Prompt], ends: Seq[int]) -> None:
+        """Read the prompts along with the target, so that drafting starts with them."""
+        passes = [
+            Pass(p.id, self._readable(p.tokens[:end]), end, 0)
+            for p, end in zip(prompts, ends, strict=True)
+            if len(p.tokens) <= self._n_ctx
+        ]
+        if passes:
+            self._model.forward(passes)
 
     def draft(self, live: Seq[Live]) -> list[Draft]:
         """Up to n_max guesses each; the sequences that still guess share a pass."""
         texts = [self._readable(s.tokens) for s in live]
-        limits = [min(s.limit, self.n_max, self._room(s)) for s in live]
+        limits = [min(self._most(s), self._room(s)) for s in live]
         sure = [len(text) for text in texts]
         guessing = [i for i, limit in enumerate(limits) if limit > 0]
         while guessing:
@@ -71,10 +79,14 @@ class DraftSimple:
         token, probability = top_probability(shared)
         return token if probability >= self._p_min else None
 
+    def _most(self, sequence: Live) -> int:
+        """Guesses that are wanted."""
+        return min(sequence.limit, self.n_max if sequence.n_max is None else sequence.n_max)
+
     def _room(self, sequence: Live) -> int:
         """Guesses that the draft context has room for: the last one is never decoded."""
         room = self._n_ctx - len(sequence.tokens) + 1
-        if room <= 0 < min(sequence.limit, self.n_max):
+        if room <= 0 < self._most(sequence):
             self._say(f"the text has outgrown the draft context ({self._n_ctx} tokens): drafting stops")
         return room
 

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from spec_cli.contracts import Draft, Live
+from spec_cli.contracts import Draft, Live, Prompt
 from spec_cli.tokens import tokens
 
 
@@ -29,13 +29,15 @@ class NgramSimple:
 
     def __init__(self, size_n: int, size_m: int) -> None:
         self.size_n, self.size_m = size_n, size_m
-        self.n_max = size_m
         self._indexes: dict[int, _Index] = {}
 
     def begin(self, sequence: Live) -> None:
-        """Forget the sequence's last text and read the new one."""
+        """Forget the sequence's last text and enter the new one."""
         self._indexes[sequence.id] = _Index()
-        self._read(sequence)
+        self._enter(sequence)
+
+    def read(self, prompts: Seq[Prompt], ends: Seq[int]) -> None:
+        """The rule looks at texts only."""
 
     def draft(self, live: Seq[Live]) -> list[Draft]:
         """What followed the newest earlier repeat, up to `size_m` tokens; nothing below `size_n`."""
@@ -49,7 +51,7 @@ class NgramSimple:
         known = len(text) - 1  # llama.cpp's history: all but the newest token
         if known <= n + m + 1:
             return tokens()
-        index = self._read(sequence)
+        index = self._enter(sequence)
         pattern = text[len(text) - n :]
         place = index.latest.get(hash(pattern.tobytes()))
         if place is None or text[place : place + n] != pattern:
@@ -58,7 +60,7 @@ class NgramSimple:
         count = min(m, known - start)
         return text[start : start + count] if count >= n else tokens()
 
-    def _read(self, sequence: Live) -> _Index:
+    def _enter(self, sequence: Live) -> _Index:
         """Enter every place that the rule would try now."""
         index, text, n = self._indexes[sequence.id], sequence.tokens, self.size_n
         end = len(text) - 1 - n  # a place must end before the newest token

@@ -79,13 +79,19 @@ class Choice:
         longest = max((BUILT[t].longest(settings) for t in self.types), default=0)
         return longest if self.n_max is None else min(self.n_max, longest)
 
-    def drafters(self, settings: Settings, parts: Parts) -> list[Drafter]:
-        """The drafters of these types, in priority order."""
-        return [BUILT[t].make(settings, parts) for t in self.types]
-
     def __str__(self) -> str:
         cap = "" if self.n_max is None or not self.types else f", n_max {self.n_max}"
         return f"{','.join(self.types) or 'none'} ({self.why}){cap}"
+
+
+def possible(parts: Parts) -> tuple[str, ...]:
+    """The types that can be made of these parts, in priority order."""
+    return tuple(name for name in KNOWN if name in BUILT and (parts.draft or not BUILT[name].needs_model))
+
+
+def make(name: str, settings: Settings, parts: Parts) -> Drafter:
+    """The drafter of a type."""
+    return BUILT[name].make(settings, parts)
 
 
 def choose(settings: Settings, *, target_nextn: int, draft_arch: str | None, draft_nextn: int) -> Choice:
@@ -96,7 +102,7 @@ def choose(settings: Settings, *, target_nextn: int, draft_arch: str | None, dra
     """
     n_max = settings.spec_draft_n_max
     if settings.spec_type is not None:
-        types = _named(settings.spec_type, settings.origins.get("spec_type", "--spec-type"))
+        types = named(settings.spec_type, settings.origins.get("spec_type", "--spec-type"))
         if "draft-simple" in types:
             if draft_arch is None:
                 raise UsageError("--spec-type draft-simple needs a draft model: give -md")
@@ -131,7 +137,8 @@ def _plain_draft(settings: Settings, arch: str, nextn: int = 0) -> None:
         raise UsageError(f"draft model {settings.model_draft} is made for {head}, which cannot be run yet; {_built()}")
 
 
-def _named(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
+def named(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
+    """The types that were asked for, in priority order. Raises UsageError for what cannot run."""
     for name in names:
         if name in KNOWN and name not in BUILT:
             raise UsageError(f"{origin}: {name} cannot be run yet; {_built()}")

@@ -20,22 +20,28 @@ def gpu_offload() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ContextParams:
-    """Sizes and types of one context; every size is checked before C sees it."""
+    """Sizes and types of one context; every size is checked before C sees it.
+
+    n_ctx: positions of one sequence; the cache has n_sequences times that, for all together.
+    n_spare: places for texts beyond those, which get no positions of their own.
+    """
 
     n_ctx: int
     n_batch: int = 2048
     n_ubatch: int = 512
     n_sequences: int = 1
+    n_spare: int = 0
     n_outputs: int = 1
     n_threads: int = 1
     n_threads_batch: int = 1
     flash_attn: int = -1
     type_k: int = C.GGML_TYPE_F16
     type_v: int = C.GGML_TYPE_F16
+    swa_full: bool = False
 
     def clipped(self) -> ContextParams:
         """With a batch no longer than the context (llama.cpp rounds it up to a multiple of 256)."""
-        n_batch = min(self.n_batch, -(-self.n_ctx // 256) * 256)
+        n_batch = min(self.n_batch, -(-self.n_ctx * self.n_sequences // 256) * 256)
         return replace(self, n_batch=n_batch, n_outputs=min(self.n_outputs, n_batch))
 
     def c(self) -> Any:
@@ -43,10 +49,11 @@ class ContextParams:
         params = C.llama_context_default_params()
         params.n_ctx = self.n_ctx * self.n_sequences
         params.n_batch, params.n_ubatch = self.n_batch, min(self.n_ubatch, self.n_batch)
-        params.n_seq_max, params.kv_unified = self.n_sequences, True
-        params.n_outputs_max, params.n_outputs_max_per_seq = self.n_outputs, self.n_outputs
+        params.n_seq_max, params.kv_unified = self.n_sequences + self.n_spare, True
+        outputs = max(self.n_outputs, params.n_seq_max)  # fewer are an assertion
+        params.n_outputs_max, params.n_outputs_max_per_seq = outputs, outputs
         params.n_threads, params.n_threads_batch = self.n_threads, self.n_threads_batch
         params.flash_attn_type = self.flash_attn
         params.type_k, params.type_v = self.type_k, self.type_v
-        params.swa_full, params.no_perf = False, False
+        params.swa_full, params.no_perf = self.swa_full, False
         return params

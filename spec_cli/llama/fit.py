@@ -23,7 +23,7 @@ def context_bytes(dry: Model, params: ContextParams) -> int | None:
     None when it refuses (the real creation will say why).
     """
     asked = max(params.n_ctx, 256)
-    probed = min(asked, _PROBE)
+    probed = min(asked, max(256, _PROBE // params.n_sequences))
     with log.capture() as lines:
         ctx = C.llama_init_from_model(dry.handle, replace(params, n_ctx=probed).c())
     if not ctx:

@@ -50,11 +50,15 @@ class _Work:
 
 
 class Session:
-    """One llama_context that holds `n_sequences` texts of up to `n_ctx` tokens each."""
+    """One llama_context that holds `n_sequences` texts of up to `n_ctx` tokens each, and spare ones.
+
+    Texts that begin alike share the memory of their beginning: it is decoded once.
+    """
 
     def __init__(self, model: Model, params: ContextParams, abort: Abort | None = None) -> None:
         self.model = model
-        if params.n_sequences > 1 and model.n_swa and not model.can_drop_suffix:
+        several = params.n_sequences + params.n_spare > 1
+        if several and model.n_swa and not model.can_drop_suffix:
             # such memory is decoded in several ubatches whatever the piece, see _decode_in_pieces
             raise BackendError(f"{model.path}: a hybrid model with a sliding window takes one sequence only")
         log.forget()
@@ -65,11 +69,13 @@ class Session:
         self.abort = Abort() if abort is None else abort
         C.llama_set_abort_callback(self._ctx, self.abort.callback, self.abort.data)
         self.n_vocab = model.vocab.size
-        self.n_ctx: int = C.llama_n_ctx(self._ctx) // params.n_sequences
+        self._n_cells: int = C.llama_n_ctx(self._ctx)
+        self.n_ctx = self._n_cells // params.n_sequences
+        self.can_share = not model.n_swa or params.swa_full  # a window's cells can't be given back while shared
         self.n_batch: int = C.llama_n_batch(self._ctx)
         self.n_ubatch: int = C.llama_n_ubatch(self._ctx)
-        self.n_outputs = min(params.n_outputs, self.n_batch if params.n_sequences == 1 else self.n_ubatch)
-        self._held = [_Held() for _ in range(params.n_sequences)]
+        self.n_outputs = min(params.n_outputs, self.n_ubatch if several else self.n_batch)
+        self._held = [_Held() for _ in range(params.n_sequences + params.n_spare)]
         self._make_batch()
 
     def _make_batch(self) -> None:
@@ -101,6 +107,7 @@ class Session:
         every sequence usable.
         """
         self._check(passes)
+        self._make_room(passes)
         work = [self._begin(p) for p in passes]
         self._decode_in_pieces([(w, w.first) for w in work if w.first > w.at], keep=0)
         for w in work:
@@ -118,10 +125,22 @@ class Session:
         for p in passes:
             assert 0 <= p.outputs <= len(p.tokens) <= self.n_ctx, f"{len(p.tokens)} tokens in {self.n_ctx}"
 
+    def _make_room(self, passes: Seq[Pass]) -> None:
+        """Forget texts that are not asked for, the spare ones first, where all may not fit."""
+        asked = {p.sequence for p in passes}
+        others = [i for i in range(len(self._held)) if i not in asked and self._held[i].tokens]
+        need = sum(len(p.tokens) for p in passes) + sum(len(self._held[i].tokens) for i in others)
+        while need > self._n_cells and others:
+            need -= len(self._held[others[-1]].tokens)
+            self._cut(others.pop(), 0)
+
     def _begin(self, p: Pass) -> _Work:
         """Drop what the text no longer has; decide how much is decoded before a checkpoint."""
         held = self._held[p.sequence]
-        at = self._cut(p.sequence, min(common_prefix(held.tokens, p.tokens), len(p.tokens) - p.outputs))
+        most = len(p.tokens) - p.outputs
+        at = self._cut(p.sequence, min(common_prefix(held.tokens, p.tokens), most))
+        if p.sure - at > MOST_RIDING:
+            at = self._borrow(p.sequence, p.tokens, at, most)
         first, guesses = at, len(p.tokens) - p.sure
         if guesses and not self.model.can_drop_suffix and p.sure - at > min(guesses, MOST_RIDING):
             # Riding along with every draft would be quadratic: settle them, checkpoint there.
@@ -145,6 +164,47 @@ class Session:
         if held.saved > at:
             held.checkpoint, held.saved = None, 0
         return at
+
+    def forget(self) -> None:
+        """Empty the memory."""
+        for sequence in range(len(self._held)):
+            self._cut(sequence, 0)
+
+    @property
+    def free_cells(self) -> int:
+        """Positions that no text takes, at least: shared ones are counted for each."""
+        return self._n_cells - sum(len(held.tokens) for held in self._held)
+
+    def reach(self, sequence: int, text: array[int]) -> int:
+        """How many leading tokens of a text a pass would not decode: held here, or borrowed from another."""
+        held, own = self._held[sequence], 0
+        keep = common_prefix(held.tokens, text) if held.known else 0
+        if keep == len(held.tokens) or (self.model.can_drop_suffix and self._window_reaches(sequence, keep)):
+            own = keep
+        elif held.checkpoint is not None and held.saved <= keep:
+            own = held.saved
+        return max(own, self._lender(text, len(text))[0])
+
+    def _lender(self, text: array[int], most: int) -> tuple[int, int]:
+        """The longest beginning of a text that can be borrowed, at most `most` tokens, and from whom."""
+        found = [(0, 0)]
+        if self.can_share:
+            for i, other in enumerate(self._held):
+                n = min(common_prefix(other.tokens, text), most) if other.known else 0
+                whole = n == len(other.tokens)  # a recurrent state is lent as it is, or not at all
+                if whole or (self.model.can_drop_suffix and self._window_reaches(i, n)):
+                    found.append((n, i))
+        return max(found)
+
+    def _borrow(self, sequence: int, text: array[int], own: int, most: int) -> int:
+        """Take over what another sequence holds of this text, if that is more than `own`. Returns what is held."""
+        n, source = self._lender(text, most)
+        if n <= own or source == sequence:
+            return own
+        self._cut(sequence, 0)
+        C.llama_memory_seq_cp(self._memory, source, sequence, 0, n)
+        self._held[sequence].tokens = text[:n]
+        return n
 
     def _window_reaches(self, sequence: int, keep: int) -> bool:
         """Whether a sliding window still holds all that position `keep` looks at.

@@ -1,0 +1,1 @@
+"""Many prompts from a file or a pipe, each answered once."""

@@ -1,0 +1,156 @@
+"""A line of input as a prompt with its own settings, or as the reason why it is none."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spec_cli.batch.lines import MOST_BYTES, Line
+from spec_cli.errors import UsageError
+from spec_cli.settings import flags
+from spec_cli.values import read
+
+Message = Mapping[str, str]
+NOT_USED = ("model", "user", "metadata", "store")  # of OpenAI's requests; they change no text
+RAW_URL, CHAT_URL = "/v1/completions", "/v1/chat/completions"
+_OWN = ("id", "custom_id", "method", "url", "body", "prompt", "messages", "stream", "n")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt. content: a text or a conversation; values: what the row sets, by field of Settings."""
+
+    id: Any = None
+    content: str | list[Message] = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+
+
+class BadRow(Exception):
+    """Why a line is no row. id: what it calls itself, as far as that could be read."""
+
+    def __init__(self, reason: str, id: Any = None) -> None:
+        super().__init__(reason)
+        self.id = id
+
+
+def format_of(name: str, first: bytes) -> str:
+    """jsonl or text: by the file's name, else by its first line that is not blank."""
+    if name.endswith((".jsonl", ".ndjson", ".json")):
+        return "jsonl"
+    if name.endswith(".txt"):
+        return "text"
+    return "jsonl" if first.lstrip().startswith(b"{") else "text"
+
+
+def parse(line: Line, form: str) -> Row:
+    """The row of a line in this format. Raises BadRow."""
+    if line.too_long:
+        raise BadRow(f"more than {MOST_BYTES >> 20} MiB in one line are no prompt")
+    try:
+        text = line.data.decode()
+    except UnicodeDecodeError as error:
+        raise BadRow(f"not UTF-8 at byte {error.start} of the line (0x{line.data[error.start]:02x})") from None
+    if form == "text":
+        return Row(content=text)
+    try:
+        data = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise BadRow(f"{_kind(data)} where an object with a prompt should be")
+    id = data.get("custom_id", data.get("id"))
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadRow("half of a surrogate pair (\\ud800 to \\udfff) is no text") from None
+    try:
+        return _row(data, id)
+    except UsageError as error:
+        raise BadRow(str(error), id) from None
+
+
+def _row(data: dict[str, Any], id: Any) -> Row:
+    values: dict[str, Any] = {}
+    if "body" in data or "url" in data:
+        data = _openai(data, values)
+    for name in ("stream", "n"):
+        if data.get(name) not in (None, False, 1):
+            raise UsageError(f"{name}: {data[name]} cannot be done here")
+    known = {key: name for name, flag in flags().items() for key in flag.row_keys}
+    unused = []
+    for key, value in data.items():
+        name = key.replace("-", "_")
+        if name in NOT_USED:
+            unused.append(key)
+        elif name in known and value is not None:
+            field = known[name]
+            values[field] = read(field, value, key)
+        elif name not in known and name not in _OWN:
+            near = difflib.get_close_matches(name, [*known, "prompt", "messages"], n=1)
+            raise UsageError(f"unknown field {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    if "" in values.get("stop", ()):
+        raise UsageError("stop: an empty text would end the answer at once")
+    return Row(id, _content(data), values, tuple(unused))
+
+
+def _openai(data: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The request inside a line of an OpenAI batch file; its URL says whether a prompt is continued as it is."""
+    body, url = data.get("body"), data.get("url", CHAT_URL)
+    if not isinstance(body, dict):
+        raise UsageError("no body: an object with the request")
+    if url not in (RAW_URL, CHAT_URL):
+        raise UsageError(f"url: {url!r} is neither {CHAT_URL} nor {RAW_URL}")
+    surplus = [key for key in data if key not in ("id", "custom_id", "method", "url", "body")]
+    if surplus:
+        raise UsageError(f"unknown field {surplus[0]!r} beside the body")
+    if url == RAW_URL:
+        values["raw"] = True
+    return body
+
+
+def _content(data: dict[str, Any]) -> str | list[Message]:
+    prompt, messages = data.get("prompt"), data.get("messages")
+    if prompt is not None and messages is not None:
+        raise UsageError("prompt and messages: one of them, not both")
+    if messages is not None:
+        if not isinstance(messages, list) or not messages:
+            raise UsageError(f"messages: {_kind(messages)} where a list of messages should be")
+        return [_message(m, f"messages[{i}]") for i, m in enumerate(messages)]
+    if prompt is None:
+        raise UsageError("no prompt and no messages")
+    if not isinstance(prompt, str):
+        raise UsageError(f"prompt: {_kind(prompt)} where a text should be")
+    return prompt
+
+
+def _message(m: Any, place: str) -> Message:
+    if not isinstance(m, dict):
+        raise UsageError(f"{place}: {_kind(m)} where an object with role and content should be")
+    surplus = [key for key in m if key not in ("role", "content", "name")]
+    if surplus:
+        raise UsageError(f"{place}: {surplus[0]!r} cannot be used")
+    role, content = m.get("role"), m.get("content")
+    if isinstance(content, list):
+        parts = [
+            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content
+        ]
+        if not all(isinstance(part, str) for part in parts):
+            raise UsageError(f"{place}: only parts of type text can be used")
+        content = "".join(map(str, parts))
+    for name, value in (("role", role), ("content", content)):
+        if not isinstance(value, str):
+            raise UsageError(f"{place}: {name} is {_kind(value)} where a text should be")
+    return {**m, "content": str(content)}
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
+    return kinds.get(type(value), "a number")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON value")

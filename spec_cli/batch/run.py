@@ -1,0 +1,118 @@
+"""The run: rows in, answers out, several at a time, until the input ends or someone asks to stop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from spec_cli.answer import answer_of
+from spec_cli.batch.journal import row_hash
+from spec_cli.batch.lines import Line, Lines
+from spec_cli.batch.order import AtOnce, InOrder
+from spec_cli.batch.rows import BadRow, format_of, parse
+from spec_cli.batch.totals import Totals
+from spec_cli.chat.prompt import Prompts
+from spec_cli.engine import Engine
+from spec_cli.errors import PromptError, UsageError
+from spec_cli.scheduler import Job
+
+
+class Run:
+    """One pass over the input.
+
+    bound: the settings that answers depend on, for their hashes. answered: index -> hash of rows that
+    need no answer any more. stop: whether no new row may begin.
+    """
+
+    def __init__(
+        self, engine: Engine, lines: Lines, write: Callable[[str], None], *, name: str, bound: Mapping[str, Any],
+        answered: dict[int, str], stop: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        settings = engine.settings
+        self.engine, self._lines, self._name, self._form = engine, lines, name, settings.format
+        self._prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model)
+        self._order = (AtOnce if settings.unordered else InOrder)(write)
+        self._bound, self._answered, self._stop = bound, answered, stop
+        self._jobs: dict[Job, dict[str, Any]] = {}
+        self.totals = Totals()
+        self.read = 0
+        """Rows read so far."""
+        self.at = 0
+        """Bytes of input read so far."""
+        self.changed = 0
+        """Rows that an earlier run answered when they were others."""
+        self._start: float | None = None
+
+    @property
+    def running(self) -> int:
+        """Rows being worked on."""
+        return len(self._jobs)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row has its answer."""
+        return self._lines.ended and not self._jobs
+
+    def step(self, wait: Callable[[], Line | None]) -> bool:
+        """Take in what there is room for, then one round; False when nothing is left to do.
+
+        wait: gives the next line when nothing else is to be done.
+        """
+        scheduler = self.engine.scheduler
+        while scheduler.wants_more and self._order.waiting < 4 * self.engine.n_rows and not self._stop():
+            line = wait() if scheduler.idle else self._lines.take(wait=False)
+            if line is None:
+                break
+            self._take(line)
+        if scheduler.idle:
+            return not (self._lines.ended or self._stop())
+        for job in scheduler.step():
+            answer = answer_of(job)
+            self.totals.add(answer.finish_reason, answer.stats)
+            self._put({**self._jobs.pop(job), **answer.as_json()})
+        assert self._start is not None
+        self.totals.seconds = perf_counter() - self._start
+        return True
+
+    def _take(self, line: Line) -> None:
+        """Begin a row, or say at once why that cannot be."""
+        index, self.read, self.at = self.read, self.read + 1, line.end
+        if self._form == "auto":
+            self._form = format_of(self._name, line.data)
+        head: dict[str, Any] = {"index": index, "hash": row_hash(self._bound, self._form, line.data)}
+        known = self._answered.pop(index, None)
+        if known == head["hash"]:
+            self.totals.skipped += 1
+            self._order.put(index, "")
+            return
+        self.changed += known is not None
+        try:
+            row = parse(line, self._form)
+        except BadRow as bad:
+            self._fail(head, bad.id, line.number, str(bad))
+            return
+        for key in row.unused:
+            self.engine.say(f"field {key!r} of rows is not used")
+        settings = replace(self.engine.settings, **row.values)
+        try:
+            job = self.engine.start(self._prompts.tokens(row.content, settings), settings)
+        except (PromptError, UsageError) as error:
+            self._fail(head, row.id, line.number, str(error))
+            return
+        self._start = perf_counter() if self._start is None else self._start
+        self._jobs[job] = _with_id(head, row.id)
+
+    def _fail(self, head: dict[str, Any], id: Any, number: int, reason: str) -> None:
+        self.totals.failed += 1
+        self._put({**_with_id(head, id), "error": {"line": number, "reason": reason}})
+
+    def _put(self, record: dict[str, Any]) -> None:
+        self._order.put(record["index"], json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _with_id(head: dict[str, Any], id: Any) -> dict[str, Any]:
+    """A record's first fields, with the row's own name if it has one."""
+    return head if id is None else {"index": head["index"], "id": id, "hash": head["hash"]}

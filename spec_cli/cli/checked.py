@@ -1,0 +1,37 @@
+"""What can be said about the settings before a model is loaded."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from spec_cli.cli.prompt import argument
+from spec_cli.cli.terminal import same_file
+from spec_cli.errors import UsageError
+from spec_cli.settings import Settings
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings with their texts read. Raises UsageError for texts and files that cannot be used."""
+    stops = tuple(argument(stop, "--stop", settings.escape) for stop in settings.stop)
+    if "" in stops:
+        raise UsageError(f"{settings.origins.get('stop', '--stop')}: an empty text would end every answer at once")
+    system = settings.system_prompt
+    if system is not None:
+        system = argument(system, "-sys/--system-prompt", escape=False)
+        if settings.raw:
+            where = settings.origins.get("system_prompt", "-sys/--system-prompt")
+            raise UsageError(f"{where}: needs the chat template, and --raw leaves it out")
+    inputs: dict[str, Path | str | int | None] = {
+        "-m": settings.model, "-md": settings.model_draft, "-f": settings.file, "--config": settings.config,
+        "standard input": 0, "standard error": 2,
+    }  # fmt: skip
+    outputs = {"-o/--output": settings.output, "--stats": settings.stats}
+    for flag, path in outputs.items():
+        if path and os.path.isfile(path):
+            others = inputs if flag == "-o/--output" else {**inputs, "-o": settings.output}
+            for name, other in others.items():
+                if other is not None and same_file(path, other):
+                    raise UsageError(f"{flag}: {path} is the file of {name}")
+    return replace(settings, stop=stops, system_prompt=system)
