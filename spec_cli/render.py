@@ -62,7 +62,7 @@ class Watch:
         now = monotonic()
         if self._bar is not None and now - self._last >= REFRESH:
             self._last = now
-            self._bar.update(self._task, completed=run.at, description=self._line(run))
+            self._bar.update(self._task, completed=run.bytes_done, description=self._line(run))
             self._bar.refresh()
         elif self._every and now - self._last >= self._every:
             self._last = now
@@ -74,8 +74,8 @@ class Watch:
         parts += [f"{t.failed} failed"] if t.failed else []
         parts += [f"{t.per_second:.1f} tokens/s"] if t.per_second else []
         parts += [f"acceptance {t.total.acceptance_rate:.3f}"] if t.total.acceptance_rate is not None else []
-        if self._size and run.at and (left := self._size - run.at) >= 0:
-            parts.append(f"{duration((monotonic() - self._start) * left / run.at)} left")
+        if self._size and run.bytes_done and (left := self._size - run.bytes_done) >= 0:
+            parts.append(f"{duration((monotonic() - self._start) * left / run.bytes_done)} left")
         return ", ".join(parts)
 
     def close(self) -> None:

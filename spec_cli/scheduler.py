@@ -75,6 +75,13 @@ class Scheduler:
         """Run this job as soon as there is a place."""
         self._waiting.append(job)
 
+    def withdraw(self) -> list[Job]:
+        """Take back the jobs that have not begun."""
+        waiting, self._waiting = self._waiting, []
+        for job in waiting:
+            job.s.close()
+        return waiting
+
     def step(self) -> list[Job]:
         """Read a piece of the prompts that wait, then one round for the rest. Returns the jobs that ended."""
         self._admit()

@@ -75,12 +75,14 @@ def shell(script: str, *args: object, env: Mapping[str, str] | None = None) -> D
     )
 
 
-def on_terminal(stream: str, *args: object, env: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+def on_terminal(
+    stream: str, *args: object, env: Mapping[str, str] | None = None, command: str = "generate"
+) -> tuple[int, bytes]:
     """Run with `stream` on a terminal: the exit code and what the terminal gets, its line ends undone."""
     master, slave = os.openpty()
     pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: slave}
-    command = [sys.executable, "-m", "spec_cli", "generate", *map(str, args)]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment(env), **pipes)
+    words = [sys.executable, "-m", "spec_cli", command, *map(str, args)]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment(env), **pipes)
     os.close(slave)
     got = b""
     try:

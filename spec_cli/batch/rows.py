@@ -77,9 +77,9 @@ def _row(data: dict[str, Any], id: Any) -> Row:
     values: dict[str, Any] = {}
     if "body" in data or "url" in data:
         data = _openai(data, values)
-    for name in ("stream", "n"):
-        if data.get(name) not in (None, False, 1):
-            raise UsageError(f"{name}: {data[name]} cannot be done here")
+    for name, only in (("stream", False), ("n", 1)):
+        if (asked := data.get(name)) is not None and asked is not only:
+            raise UsageError(f"{name}: {asked} cannot be done here")
     known = {key: name for name, flag in flags().items() for key in flag.row_keys}
     unused = []
     for key, value in data.items():

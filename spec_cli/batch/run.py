@@ -36,12 +36,14 @@ class Run:
         self._prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model)
         self._order = (AtOnce if settings.unordered else InOrder)(write)
         self._bound, self._answered, self._stop = bound, answered, stop
-        self._jobs: dict[Job, dict[str, Any]] = {}
+        self._jobs: dict[Job, tuple[dict[str, Any], int]] = {}
+        self._last = 0
         self.totals = Totals()
         self.read = 0
         """Rows read so far."""
-        self.at = 0
-        """Bytes of input read so far."""
+        self.bytes_done = 0
+        """Bytes of input whose rows need no more work."""
+        self._given_up = False
         self.changed = 0
         """Rows that an earlier run answered when they were others."""
         self._start: float | None = None
@@ -49,12 +51,12 @@ class Run:
     @property
     def running(self) -> int:
         """Rows being worked on."""
-        return len(self._jobs)
+        return self.engine.scheduler.n_running
 
     @property
     def complete(self) -> bool:
         """Whether every row has its answer."""
-        return self._lines.ended and not self._jobs
+        return self._lines.ended and not self._jobs and not self._given_up
 
     def step(self, wait: Callable[[], Line | None]) -> bool:
         """Take in what there is room for, then one round; False when nothing is left to do.
@@ -67,32 +69,39 @@ class Run:
             if line is None:
                 break
             self._take(line)
+        if self._stop():
+            for job in scheduler.withdraw():
+                del self._jobs[job]
+                self._given_up = True
         if scheduler.idle:
             return not (self._lines.ended or self._stop())
         for job in scheduler.step():
             answer = answer_of(job)
             self.totals.add(answer.finish_reason, answer.stats)
-            self._put({**self._jobs.pop(job), **answer.as_json()})
+            head, size = self._jobs.pop(job)
+            self._put({**head, **answer.as_json()}, size)
         assert self._start is not None
         self.totals.seconds = perf_counter() - self._start
         return True
 
     def _take(self, line: Line) -> None:
         """Begin a row, or say at once why that cannot be."""
-        index, self.read, self.at = self.read, self.read + 1, line.end
+        index, self.read = self.read, self.read + 1
+        size, self._last = line.end - self._last, line.end
         if self._form == "auto":
             self._form = format_of(self._name, line.data)
         head: dict[str, Any] = {"index": index, "hash": row_hash(self._bound, self._form, line.data)}
         known = self._answered.pop(index, None)
         if known == head["hash"]:
             self.totals.skipped += 1
+            self.bytes_done += size
             self._order.put(index, "")
             return
         self.changed += known is not None
         try:
             row = parse(line, self._form)
         except BadRow as bad:
-            self._fail(head, bad.id, line.number, str(bad))
+            self._fail(_with_id(head, bad.id), line.number, str(bad), size)
             return
         for key in row.unused:
             self.engine.say(f"field {key!r} of rows is not used")
@@ -100,16 +109,17 @@ class Run:
         try:
             job = self.engine.start(self._prompts.tokens(row.content, settings), settings)
         except (PromptError, UsageError) as error:
-            self._fail(head, row.id, line.number, str(error))
+            self._fail(_with_id(head, row.id), line.number, str(error), size)
             return
         self._start = perf_counter() if self._start is None else self._start
-        self._jobs[job] = _with_id(head, row.id)
+        self._jobs[job] = _with_id(head, row.id), size
 
-    def _fail(self, head: dict[str, Any], id: Any, number: int, reason: str) -> None:
+    def _fail(self, head: dict[str, Any], number: int, reason: str, size: int) -> None:
         self.totals.failed += 1
-        self._put({**_with_id(head, id), "error": {"line": number, "reason": reason}})
+        self._put({**head, "error": {"line": number, "reason": reason}}, size)
 
-    def _put(self, record: dict[str, Any]) -> None:
+    def _put(self, record: dict[str, Any], size: int) -> None:
+        self.bytes_done += size
         self._order.put(record["index"], json.dumps(record, ensure_ascii=False) + "\n")
 
 

@@ -121,7 +121,10 @@ def _go_on(run: Run, lines: Lines, watch: Watch, received: Received) -> None:
             watch.update(run)
             if received.signal and run.running and not told:
                 told = True
-                watch.say(f"interrupted: finishing {run.running} rows (once more stops them)")
+                rows = (
+                    "1 row (once more stops it)" if run.running == 1 else f"{run.running} rows (once more stops them)"
+                )
+                watch.say(f"interrupted: finishing {rows}")
     except Interrupted:
         raise received.error() from None
     finally:
@@ -171,10 +174,11 @@ def _journal(settings: Settings, bound: dict[str, Any], stack: ExitStack) -> Jou
 
 def _how_to_go_on(settings: Settings, n: int) -> str:
     """What was saved and how the rest is had."""
+    rows = "1 row is" if n == 1 else f"{n} rows are"
     if settings.output is None:
-        return f"{n} rows were written; with -o FILE a run can be gone on with"
+        return f"{rows} written; with -o FILE a run can be gone on with"
     args = [*sys.argv[1:], *(() if settings.resume else ("--resume",))]
-    return f"{n} rows are in {settings.output}; go on with: spec-cli {shlex.join(args)}"
+    return f"{rows} in {settings.output}; go on with: spec-cli {shlex.join(args)}"
 
 
 def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
@@ -190,7 +194,8 @@ def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
         for line in statistics_lines(totals.by_drafter, calls):
             tell(line)
     if run.changed:
-        tell(f"{run.changed} rows were others when they were answered: they were answered again")
+        rows = "1 row was another" if run.changed == 1 else f"{run.changed} rows were others"
+        tell(f"{rows} when it was answered: answered again")
     if settings.stats:
         numbers = json.dumps(totals.as_json(passes, calls, run.engine.n_rows), indent=1)
         try:
