@@ -21,8 +21,11 @@ import time
 import urllib.request
 from array import array
 from collections.abc import Callable, Iterator, Sequence as Seq
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -31,6 +34,8 @@ from unittest.mock import patch
 
 import numpy as np
 
+from spec_cli.batch.lines import Lines
+from spec_cli.batch.run import Run
 from spec_cli.chat.prompt import chat_tokens, plain_tokens
 from spec_cli.chat.template import ChatTemplate
 from spec_cli.config import NO_MODEL, demo_model
@@ -39,6 +44,7 @@ from spec_cli.drafters.ngram_simple import NgramSimple
 from spec_cli.engine import Answer, Engine
 from spec_cli.llama.log import C
 from spec_cli.llama.model import has_amx
+from spec_cli.plan import plan
 from spec_cli.settings import Settings
 from spec_cli.stats import Stats
 from spec_cli.tokens import tokens
@@ -213,15 +219,15 @@ class BareLoop:
 
 
 class Server:
-    """A llama-server of one slot, with the engine's sizes."""
+    """A llama-server with the engine's sizes and as many slots as it has rows."""
 
     def __init__(self, program: str, engine: Engine) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self._url = f"http://127.0.0.1:{port}"
-        mine = engine.target.params
-        sizes = {"-t": mine.n_threads, "-tb": mine.n_threads_batch, "-c": mine.n_ctx, "-np": 1, "-ngl": 0}
+        mine, rows = plan(engine.settings, lambda line: None).target, engine.n_rows
+        sizes = {"-t": mine.n_threads, "-tb": mine.n_threads_batch, "-c": mine.n_ctx * rows, "-np": rows, "-ngl": 0}
         command = [program, "-m", str(engine.target.model.path), "--host", "127.0.0.1", "--port", str(port)]
         command += [str(word) for flag in sizes.items() for word in flag] + ["--no-repack"] * has_amx()
         clean = {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_")}
@@ -243,12 +249,20 @@ class Server:
     def run(self, prompt: array[int], n: int) -> tuple[list[int], float]:
         """The answer's tokens and llama.cpp's own predicted_per_second."""
         asked = {"prompt": list(prompt), "n_predict": n, "temperature": 0, "cache_prompt": True, "return_tokens": True}
+        answer = self._post("/completion", asked)
+        return answer["tokens"], answer["timings"]["predicted_per_second"]
+
+    def ask(self, text: str, n: int) -> int:
+        """Answer a user's message; how many tokens that took."""
+        prompt = self._post("/apply-template", {"messages": [{"role": "user", "content": text}]})["prompt"]
+        return int(self._post("/completion", {"prompt": prompt, "n_predict": n, "temperature": 0})["tokens_predicted"])
+
+    def _post(self, path: str, asked: dict[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(
-            f"{self._url}/completion", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+            f"{self._url}{path}", json.dumps(asked).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=300) as reply:
-            answer = json.load(reply)
-        return answer["tokens"], answer["timings"]["predicted_per_second"]
+            return dict(json.load(reply))
 
     def close(self) -> None:
         self._process.terminate()
@@ -435,6 +449,80 @@ def edit(options: argparse.Namespace) -> None:
     row("editing, ngram-simple / none", ratios, "{:.2f}", None, note)
 
 
+def questions(n: int) -> list[str]:
+    """The first turns of Spec-Bench, its categories in turn, the long ones left out."""
+    shared = Path(os.environ.get("SPEC_CLI_SHARED", Path(__file__).parents[2] / "shared"))
+    path = shared / "data" / "spec_bench_questions.jsonl"
+    if not path.is_file():
+        raise Skip(f"no {path} (SPEC_CLI_SHARED)")
+    kinds: dict[str, list[str]] = {}
+    for line in path.read_text().splitlines():
+        question = json.loads(line)
+        if len(question["turns"][0]) < 1500:
+            kinds.setdefault(question["category"], []).append(question["turns"][0])
+    return [text for turn in zip_longest(*kinds.values()) for text in turn if text][:n]
+
+
+def batched(engine: Engine, texts: Seq[str]) -> float:
+    """Tokens a second of `batch` over these prompts, reading them included."""
+    with tempfile.TemporaryFile() as file:
+        file.write(b"".join(json.dumps({"prompt": text}).encode() + b"\n" for text in texts))
+        file.seek(0)
+        lines = Lines(file.fileno(), 2 * engine.n_rows)
+        run = Run(engine, lines, lambda text: None, name=".jsonl", bound={}, answered={}, stop=lambda: False)
+        while run.step(lambda: lines.take(wait=True)):
+            pass
+    return run.totals.per_second or 0.0
+
+
+def batch(options: argparse.Namespace) -> None:
+    """Eight rows at a time over one at a time, without and with drafts, and over llama-server's eight slots."""
+    texts, length = questions(32), 64
+    shared = Path(os.environ.get("SPEC_CLI_SHARED", Path(__file__).parents[2] / "shared"))
+    draft = shared / "models" / "smollm2-135m-draft.gguf"
+    ways = {"none": {"spec_type": ("none",)}, "ngram-simple": DEMO}
+    if draft.is_file():
+        ways["draft-simple"] = {"spec_type": ("draft-simple",), "model_draft": draft, "gpu_layers_draft": 0}
+    with ExitStack() as stack:
+        rates: dict[tuple[str, int], list[float]] = {}
+        loaded = {}
+        for way, how in ways.items():
+            for n in (1, 8):
+                asked = settings(options, **{**how, "predict": length, "parallel": n})
+                loaded[way, n] = stack.enter_context(Engine(asked, batch=True))
+        theirs: list[float] = []
+        for turn in range(3):
+            for key, engine in loaded.items():
+                engine.target.forget()
+                rate = batched(engine, texts if turn else texts[:8])
+                if turn:
+                    rates.setdefault(key, []).append(rate)
+            if options.server and turn:  # a new server each time: an old one remembers the prompts
+                server = Server(options.server, loaded["none", 8])
+                start = perf_counter()
+                with ThreadPoolExecutor(8) as pool:
+                    n = sum(pool.map(partial(server.ask, n=length), texts))
+                theirs.append(n / (perf_counter() - start))
+                server.close()
+        for way in ways:
+            one, eight = rates[way, 1], rates[way, 8]
+            note = f"{median(eight):.1f} and {median(one):.1f} tokens/s"
+            row(f"-np 8 / -np 1, {way}", [b / a for a, b in zip(one, eight, strict=True)], "{:.2f}", None, note)
+        for way in list(ways)[1:]:
+            for n in (1, 8):
+                ratios = [b / a for a, b in zip(rates["none", n], rates[way, n], strict=True)]
+                row(f"{way} / none, -np {n}", ratios, "{:.2f}")
+        if theirs:
+            ratios = [mine / other for mine, other in zip(rates["none", 8], theirs, strict=True)]
+            row(
+                "-np 8 / llama-server -np 8",
+                ratios,
+                "{:.3f}",
+                Bound(">=", 0.95),
+                f"{median(theirs):.1f} tokens/s there",
+            )
+
+
 MEASUREMENTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "overhead": overhead,
     "plain": plain,
@@ -443,6 +531,7 @@ MEASUREMENTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "memory": memory,
     "passes": passes,
     "edit": edit,
+    "batch": batch,
 }
 
 

@@ -28,7 +28,8 @@ app = typer.Typer(
 COMMANDS = (generate, batch)
 NAMES = tuple(command.__name__ for command in COMMANDS)
 for command in COMMANDS:
-    app.command(cls=PanelCommand)(with_options(command))
+    usage = "[OPTIONS] [FILE]" if command is batch else "[OPTIONS]"
+    app.command(cls=PanelCommand, options_metavar=usage)(with_options(command))
 
 
 @app.callback(invoke_without_command=True)
