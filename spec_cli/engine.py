@@ -17,7 +17,7 @@ from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
 from spec_cli.llama.model import Model, has_amx
-from spec_cli.llama.sampler import Sampler
+from spec_cli.llama.sampler import Sampler, require_known_tokens
 from spec_cli.llama.session import Session
 from spec_cli.llama.vocab import Vocab
 from spec_cli.plan import Plan, plan
@@ -29,6 +29,12 @@ from spec_cli.values import read
 
 # common/common.cpp, common_init_sampler_from_model: what a file suggests where nothing was said.
 FILE_DEFAULTS = {
+    "samplers": "sequence",
+    "xtc_probability": "xtc_probability",
+    "xtc_threshold": "xtc_threshold",
+    "mirostat": "mirostat",
+    "mirostat_ent": "mirostat_tau",
+    "mirostat_lr": "mirostat_eta",
     "top_k": "top_k",
     "top_p": "top_p",
     "min_p": "min_p",
@@ -44,7 +50,8 @@ def with_file_defaults(settings: Settings, model: Model) -> Settings:
     found = {}
     for field, key in FILE_DEFAULTS.items():
         text = model.meta(f"general.sampling.{key}")
-        if text is not None and field not in settings.origins and getattr(settings, field) == getattr(unset, field):
+        given = {field, "sampler_seq"} if field == "samplers" else {field}
+        if text is not None and not given & set(settings.origins) and getattr(settings, field) == getattr(unset, field):
             found[field] = read(field, text, f"{model.path} general.sampling.{key}")
     return replace(settings, **found) if found else settings
 
@@ -132,6 +139,7 @@ class Engine:
             raise UsageError("the prompt is empty: this model adds no token of its own to start from")
         if len(prompt) > self.target.n_ctx:
             raise PromptError(f"the prompt has {len(prompt)} tokens, the context {self.target.n_ctx} (-c/--ctx-size)")
+        require_known_tokens(settings, self.vocab)
         types, n_max = self._speculation(settings)
         fixed = seed_of(settings)
         seed = secrets.randbelow(RANDOM_SEED) if fixed is None else fixed

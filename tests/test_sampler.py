@@ -15,13 +15,15 @@ import tiny
 
 from spec_cli.contracts import Pass
 from spec_cli.engine import Engine
+from spec_cli.errors import UsageError
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.model import Model
 from spec_cli.llama.rows import LogitRow
 from spec_cli.llama.sampler import Sampler
 from spec_cli.llama.session import Session
-from spec_cli.settings import Settings
+from spec_cli.settings import DEFAULT_SAMPLERS, Settings
 from spec_cli.tokens import tokens
+from spec_cli.values import read
 
 PROMPT = [tiny.A + i % 7 for i in range(20)]
 
@@ -153,3 +155,95 @@ def test_suppressed_tokens_are_never_sampled(tmp_path: Path) -> None:
             assert sampler.sample(rows[0]) != tiny.A + 1
             sampler.close()
         session.close()
+
+
+HOT = Settings(temp=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
+
+@pytest.mark.parametrize(
+    ("how", "moves"),
+    [
+        ({"typical": 0.5}, True),
+        ({"xtc_probability": 0.9}, True),
+        ({"dry_multiplier": 0.5}, True),
+        ({"repeat_penalty": 1.1}, True),
+        ({"logit_bias": ("262+1",)}, True),
+        ({"ignore_eos": True}, True),
+        ({"mirostat": 1}, True),
+        ({"dynatemp_range": 0.3}, True),
+        ({"samplers": ("top_k", "adaptive_p", "temperature")}, True),
+        ({"samplers": ("top_k",)}, True),
+        ({"top_n_sigma": 1.0}, False),
+        ({"top_k": 3, "top_p": 0.5, "min_p": 0.3}, False),
+        ({"samplers": ("temperature",)}, False),
+    ],
+)
+def test_the_argmax_is_taken_only_where_no_sampler_moves_it(
+    row: tuple[Model, LogitRow], how: dict[str, object], moves: bool
+) -> None:
+    """A short cut only where the chain would say the same; a temperature that is not listed is none."""
+    model, logit_row = row
+    sampler = Sampler(model.vocab, replace(HOT, temp=0.0, **how), 1, PROMPT)
+    assert sampler._greedy is not moves
+    if not moves:
+        assert sampler.sample(logit_row) == int(logit_row.logits.argmax())
+    sampler.close()
+
+
+def test_biases_reach_the_logits(row: tuple[Model, LogitRow]) -> None:
+    model, logit_row = row
+    best, second = np.argsort(-logit_row.logits)[:2]
+    for how, right in (
+        ({}, best),
+        ({"logit_bias": (f"{best}-inf",)}, second),
+        ({"logit_bias": (f"{tiny.A + 3}+100",)}, tiny.A + 3),
+        ({"samplers": ("temperature",), "sampler_seq": ("top_k", "temperature")}, best),
+    ):
+        sampler = Sampler(model.vocab, replace(HOT, temp=0.0, **how), 1, PROMPT)
+        assert sampler.sample(logit_row) == right
+        sampler.close()
+
+
+def test_an_end_that_is_ignored_never_comes(models: Path) -> None:
+    plain = Settings(model=models / "clock_eos_m.gguf", threads=1, temp=0.0, spec_type=("none",), predict=30)
+    for ignore, n in ((False, 3), (True, 30)):
+        with Engine(replace(plain, ignore_eos=ignore)) as engine:
+            assert engine.generate(tokens([tiny.A + 8])).stats.predicted_n == n + (not ignore)
+
+
+def test_a_bias_for_a_token_that_is_not_there_is_refused(models: Path) -> None:
+    odd = Settings(model=models / "clock.gguf", threads=1, logit_bias=(f"{tiny.SIZE}+1",))
+    with Engine(odd) as engine, pytest.raises(UsageError, match=f"the tokens 0 to {tiny.SIZE - 1}"):
+        engine.generate(tokens([tiny.A]))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "right"),
+    [
+        ("samplers", "top-k;TEMPERATURE;typical_p", ("top_k", "temperature", "typ_p")),
+        ("samplers", "topk, min-p, nucleus, temp", ("top_k", "min_p", "top_p", "temperature")),
+        ("samplers", "kmt", ("top_k", "min_p", "temperature")),
+        ("samplers", ["dry", "xtc"], ("dry", "xtc")),
+        ("sampler_seq", "edskypmxt", DEFAULT_SAMPLERS),
+        ("logit_bias", {"12": -100, "3": 1.5}, ("12-100", "3+1.5")),
+        ("logit_bias", [[7, False], [8, -0.5]], ("7-inf", "8-0.5")),
+        ("logit_bias", "15043+1", ("15043+1",)),
+    ],
+)
+def test_samplers_and_biases_in_every_spelling(name: str, text: object, right: object) -> None:
+    assert read(name, text, "x") == right
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("samplers", "top_k;magic"),
+        ("sampler_seq", "kz"),
+        ("logit_bias", "12"),
+        ("logit_bias", "-3+1"),
+        ("logit_bias", [[1]]),
+    ],
+)
+def test_unknown_samplers_and_odd_biases_are_refused(name: str, text: object) -> None:
+    with pytest.raises(UsageError, match="x: "):
+        read(name, text, "x")

@@ -92,6 +92,8 @@ def _row(data: dict[str, Any], id: Any) -> Row:
         elif name not in known and name not in _OWN:
             near = difflib.get_close_matches(name, [*known, "prompt", "messages"], n=1)
             raise UsageError(f"unknown field {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    if "samplers" in values:
+        values["sampler_seq"] = None
     if "" in values.get("stop", ()):
         raise UsageError("stop: an empty text would end the answer at once")
     return Row(id, _content(data), values, tuple(unused))

@@ -17,6 +17,7 @@ def checked(settings: Settings) -> Settings:
     stops = tuple(argument(stop, "--stop", settings.escape) for stop in settings.stop)
     if "" in stops:
         raise UsageError(f"{settings.origins.get('stop', '--stop')}: an empty text would end every answer at once")
+    breakers = tuple(argument(b, "--dry-sequence-breaker", settings.escape) for b in settings.dry_sequence_breaker)
     system = settings.system_prompt
     if system is not None:
         system = argument(system, "-sys/--system-prompt", escape=False)
@@ -34,4 +35,4 @@ def checked(settings: Settings) -> Settings:
             for name, other in others.items():
                 if other is not None and same_file(path, other):
                     raise UsageError(f"{flag}: {path} is the file of {name}")
-    return replace(settings, stop=stops, system_prompt=system)
+    return replace(settings, stop=stops, dry_sequence_breaker=breakers, system_prompt=system)

@@ -6,85 +6,123 @@ import ctypes
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from spec_cli.errors import UsageError
 from spec_cli.llama.log import C
 from spec_cli.llama.rows import LogitRow
 from spec_cli.llama.vocab import Vocab
+from spec_cli.settings import Settings, read_bias
 
+MOST_BREAKER = 40  # bytes of a DRY sequence breaker that count
 COLDEST = 1e-6  # a lower temperature is greedy: dividing logits by it would overflow
-
-
-class Sampling(Protocol):
-    """The sampling settings, named as the flags are."""
-
-    @property
-    def temp(self) -> float: ...
-    @property
-    def top_k(self) -> int: ...
-    @property
-    def top_p(self) -> float: ...
-    @property
-    def min_p(self) -> float: ...
-    @property
-    def repeat_last_n(self) -> int: ...
-    @property
-    def repeat_penalty(self) -> float: ...
-    @property
-    def frequency_penalty(self) -> float: ...
-    @property
-    def presence_penalty(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One sampler of the chain: when it does anything, how C makes it, whether it may move the argmax."""
 
-    name: str
-    active: Callable[[Sampling, Vocab], bool]
-    make: Callable[[Sampling, Vocab], Any]
+    active: Callable[[Settings], bool]
+    make: Callable[[Settings, Vocab, int], Any]
     moves_argmax: bool = False
     remembers: bool = False
 
 
-def _suppress(_: Sampling, vocab: Vocab) -> Any:
-    biases = (C.llama_logit_bias * len(vocab.suppressed))(*[(token, -math.inf) for token in vocab.suppressed])
-    return C.llama_sampler_init_logit_bias(vocab.size, len(biases), biases)
+def _dry(s: Settings, vocab: Vocab, seed: int) -> Any:
+    breakers = [] if "none" in s.dry_sequence_breaker else [b.encode()[:MOST_BREAKER] for b in s.dry_sequence_breaker]
+    texts = (ctypes.c_char_p * len(breakers))(*breakers)
+    sizes = s.dry_multiplier, s.dry_base, s.dry_allowed_length, s.dry_penalty_last_n
+    return C.llama_sampler_init_dry(vocab.handle, *sizes, texts, len(breakers))
 
 
-# common/sampling.cpp, common_sampler_init: this order, min_keep 0. A new sampler is a row.
-CHAIN = (
-    Step("logit_bias", lambda s, v: bool(v.suppressed), _suppress, moves_argmax=True),
-    Step(
-        "penalties",
-        lambda s, v: (
+# common/sampling.cpp, common_sampler_init: min_keep is 0. A new sampler is a row.
+STEPS = {
+    "penalties": Step(
+        lambda s: (
             s.repeat_last_n > 0 and (s.repeat_penalty, s.frequency_penalty, s.presence_penalty) != (1.0, 0.0, 0.0)
         ),
-        lambda s, v: C.llama_sampler_init_penalties(
+        lambda s, v, seed: C.llama_sampler_init_penalties(
             v.size, s.repeat_last_n, s.repeat_penalty, s.frequency_penalty, s.presence_penalty
         ),
         moves_argmax=True,
         remembers=True,
     ),
-    Step("top_k", lambda s, v: s.top_k > 0, lambda s, v: C.llama_sampler_init_top_k(s.top_k)),
-    Step("top_p", lambda s, v: s.top_p < 1, lambda s, v: C.llama_sampler_init_top_p(s.top_p, 0)),
-    Step("min_p", lambda s, v: s.min_p > 0, lambda s, v: C.llama_sampler_init_min_p(s.min_p, 0)),
-    Step("temperature", lambda s, v: True, lambda s, v: C.llama_sampler_init_temp(s.temp if s.temp >= COLDEST else 0)),
-)
+    "dry": Step(lambda s: s.dry_multiplier > 0 and s.dry_penalty_last_n > 0, _dry, moves_argmax=True, remembers=True),
+    "top_n_sigma": Step(
+        lambda s: s.top_n_sigma >= 0, lambda s, v, seed: C.llama_sampler_init_top_n_sigma(s.top_n_sigma)
+    ),
+    "top_k": Step(lambda s: s.top_k > 0, lambda s, v, seed: C.llama_sampler_init_top_k(s.top_k)),
+    "typ_p": Step(  # keeps what is typical, which need not be the likeliest
+        lambda s: s.typical < 1, lambda s, v, seed: C.llama_sampler_init_typical(s.typical, 0), moves_argmax=True
+    ),
+    "top_p": Step(lambda s: s.top_p < 1, lambda s, v, seed: C.llama_sampler_init_top_p(s.top_p, 0)),
+    "min_p": Step(lambda s: s.min_p > 0, lambda s, v, seed: C.llama_sampler_init_min_p(s.min_p, 0)),
+    "xtc": Step(
+        lambda s: s.xtc_probability > 0 and s.xtc_threshold <= 0.5,
+        lambda s, v, seed: C.llama_sampler_init_xtc(s.xtc_probability, s.xtc_threshold, 0, seed),
+        moves_argmax=True,
+    ),
+    "temperature": Step(
+        lambda s: True,
+        lambda s, v, seed: C.llama_sampler_init_temp_ext(_temp(s), s.dynatemp_range, s.dynatemp_exp),
+    ),
+}
+
+
+def _temp(s: Settings) -> float:
+    return s.temp if s.temp >= COLDEST else 0
+
+
+def _biases(s: Settings, vocab: Vocab) -> list[tuple[int, float]]:
+    """Tokens whose logits are changed before all else: the person's, then what may never come."""
+    never = [*(vocab.ends if s.ignore_eos else ()), *vocab.suppressed]
+    return [read_bias(text) for text in s.logit_bias] + [(token, -math.inf) for token in never]
+
+
+def require_known_tokens(s: Settings, vocab: Vocab) -> None:
+    """Raises UsageError for a bias on a token that the model does not have."""
+    for text in s.logit_bias:
+        if read_bias(text)[0] >= vocab.size:
+            where = s.origins.get("logit_bias", "-l/--logit-bias")
+            raise UsageError(f"{where}: {text}: the model has the tokens 0 to {vocab.size - 1}")
+
+
+def _parts(s: Settings, vocab: Vocab, seed: int) -> tuple[list[Any], bool, bool]:
+    """The samplers of a chain as C makes them, whether the argmax is the answer, whether the prompt matters."""
+    biases = _biases(s, vocab)
+    parts, steps = [], [STEPS[name] for name in s.sampler_seq or s.samplers if name != "adaptive_p"]
+    if biases:
+        array = (C.llama_logit_bias * len(biases))(*biases)
+        parts.append(C.llama_sampler_init_logit_bias(vocab.size, len(biases), array))
+    if s.mirostat:
+        parts.append(C.llama_sampler_init_temp(_temp(s)))
+        sizes = s.mirostat_ent, s.mirostat_lr
+        if s.mirostat == 1:
+            parts.append(C.llama_sampler_init_mirostat(vocab.size, seed, *sizes, 100))
+        else:
+            parts.append(C.llama_sampler_init_mirostat_v2(seed, *sizes))
+        return parts, False, False
+    steps = [step for step in steps if step.active(s)]
+    parts += [step.make(s, vocab, seed) for step in steps]
+    adaptive = "adaptive_p" in (s.sampler_seq or s.samplers)
+    if adaptive:
+        parts.append(C.llama_sampler_init_adaptive_p(s.adaptive_target, s.adaptive_decay, seed))
+    else:
+        parts.append(C.llama_sampler_init_dist(seed))
+    greedy = _temp(s) == 0 and not s.dynatemp_range and STEPS["temperature"] in steps
+    greedy = greedy and not (biases or adaptive or any(step.moves_argmax for step in steps))
+    return parts, greedy, adaptive or any(step.remembers for step in steps)
 
 
 class Sampler:
     """One sequence's chain and random state. One draw for each token that becomes text."""
 
-    def __init__(self, vocab: Vocab, sampling: Sampling, seed: int, prompt: Iterable[int] = ()) -> None:
-        steps = [step for step in CHAIN if step.active(sampling, vocab)]
-        self._remembers = any(step.remembers for step in steps)
-        self._greedy = sampling.temp < COLDEST and not any(step.moves_argmax for step in steps)
+    def __init__(self, vocab: Vocab, settings: Settings, seed: int, prompt: Iterable[int] = ()) -> None:
+        parts, self._greedy, remembers = _parts(settings, vocab, ctypes.c_uint32(seed).value)
         self._chain = C.llama_sampler_chain_init(C.llama_sampler_chain_default_params())
-        for step in steps:
-            C.llama_sampler_chain_add(self._chain, step.make(sampling, vocab))
-        C.llama_sampler_chain_add(self._chain, C.llama_sampler_init_dist(ctypes.c_uint32(seed).value))
-        if self._remembers:  # penalties see the prompt
+        for part in parts:
+            C.llama_sampler_chain_add(self._chain, part)
+        if remembers:  # penalties see the prompt
             for token in prompt:
                 C.llama_sampler_accept(self._chain, token)
 

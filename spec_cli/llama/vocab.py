@@ -19,7 +19,7 @@ class Vocab:
     """The vocabulary of a loaded model (which owns the memory behind it)."""
 
     def __init__(self, handle: int) -> None:
-        self._handle = handle
+        self.handle = handle
         self._pieces: dict[tuple[int, bool], bytes] = {}
         self.size: int = C.llama_vocab_n_tokens(handle)
         self.type: int = C.llama_vocab_type(handle)
@@ -32,30 +32,35 @@ class Vocab:
     def controls(self) -> list[str]:
         """The texts that `tokenize(parse_special=True)` reads as control tokens, longest first."""
         kinds = C.LLAMA_TOKEN_ATTR_CONTROL | C.LLAMA_TOKEN_ATTR_UNKNOWN
-        ids = (i for i in range(self.size) if C.llama_vocab_get_attr(self._handle, i) & kinds)
+        ids = (i for i in range(self.size) if C.llama_vocab_get_attr(self.handle, i) & kinds)
         return sorted({text for i in ids if (text := self.text(i))}, key=lambda text: (-len(text), text))
 
     @cached_property
     def longest(self) -> int:
         """Bytes of the longest token's spelling."""
-        return max(len(C.llama_vocab_get_text(self._handle, i) or b"") for i in range(self.size))
+        return max(len(C.llama_vocab_get_text(self.handle, i) or b"") for i in range(self.size))
 
     @cached_property
     def suppressed(self) -> list[int]:
         """Ids that the model file wants never sampled (tokenizer.ggml.suppress_tokens)."""
         n = ctypes.c_int32()
-        ids = C.llama_vocab_get_suppress_tokens(self._handle, ctypes.byref(n))
+        ids = C.llama_vocab_get_suppress_tokens(self.handle, ctypes.byref(n))
         return [int(ids[i]) for i in range(n.value)] if ids else []
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """All ids that end generation."""
+        return [i for i in range(self.size) if self.is_end(i)]
 
     def is_end(self, token: int) -> bool:
         """Whether this id ends generation: a model has several of them."""
-        return bool(C.llama_vocab_is_eog(self._handle, token))
+        return bool(C.llama_vocab_is_eog(self.handle, token))
 
     def text(self, token: int) -> str:
         """The token as the file spells it, e.g. '<|im_end|>' or 'Ġthe'."""
         if not 0 <= token < self.size:
             return ""
-        return (C.llama_vocab_get_text(self._handle, token) or b"").decode("utf-8", "replace")
+        return (C.llama_vocab_get_text(self.handle, token) or b"").decode("utf-8", "replace")
 
     def piece(self, token: int, special: bool = False) -> bytes:
         """The bytes that the token stands for; control tokens are empty unless `special`."""
@@ -68,7 +73,7 @@ class Vocab:
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)
-            n = C.llama_token_to_piece(self._handle, token, buffer, size, 0, special)
+            n = C.llama_token_to_piece(self.handle, token, buffer, size, 0, special)
             if n >= 0:
                 return buffer.raw[:n]
             size = -n
@@ -78,7 +83,7 @@ class Vocab:
         size = len(text) + 2
         while True:
             buffer = (ctypes.c_int32 * size)()
-            n = C.llama_tokenize(self._handle, text, len(text), buffer, size, add_special, parse_special)
+            n = C.llama_tokenize(self.handle, text, len(text), buffer, size, add_special, parse_special)
             if n >= 0:
                 return tokens(buffer[:n])
             size = -n
@@ -112,7 +117,7 @@ def require_compatible(target: Vocab, draft: Vocab, target_name: str, draft_name
         raise refuse(
             f"{draft.size} tokens where the target has {target.size} (at most {MAX_SIZE_DIFFERENCE} may be missing)"
         )
-    text, a, b = C.llama_vocab_get_text, target._handle, draft._handle
+    text, a, b = C.llama_vocab_get_text, target.handle, draft.handle
     for i in range(FIRST_COMPARED_ID, min(target.size, draft.size)):
         if text(a, i) != text(b, i):
             raise refuse(f"token {i} is {draft.text(i)!r} where the target has {target.text(i)!r}")
