@@ -11,6 +11,7 @@ from spec_cli.drafters.table import AUTOMATIC_N_MAX, Choice, choose
 from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.fit import context_bytes
+from spec_cli.llama.grammar import Grammar, gbnf_of, grammar_origin
 from spec_cli.llama.header import check_file
 from spec_cli.llama.model import Model
 from spec_cli.llama.vocab import require_compatible
@@ -51,6 +52,8 @@ def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False)
     with ExitStack() as stack:
         target = stack.enter_context(Model(settings.model, "target", dry=True))
         target.require_language_model()
+        if (grammar := gbnf_of(settings)) is not None:
+            Grammar(target.vocab, grammar, grammar_origin(settings)).close()
         draft = None
         if settings.model_draft:
             draft = stack.enter_context(Model(settings.model_draft, "draft", dry=True))

@@ -436,6 +436,22 @@ class Settings:
         False, "--ignore-eos", panel=SAMPLING, row=(),
         help="Never sample a token that ends the answer.",
     )
+    grammar: str | None = option(
+        None, "--grammar", panel=SAMPLING, metavar="GBNF", row=(),
+        help="Let the answer follow this grammar, whose first rule is root.",
+    )
+    grammar_file: Path | None = option(
+        None, "--grammar-file", panel=SAMPLING, metavar="FILE",
+        help="The same, from a file.",
+    )
+    json_schema: str | None = option(
+        None, "-j", "--json-schema", panel=SAMPLING, metavar="JSON", row=(),
+        help="Let the answer be JSON that this schema describes; {} is any object.",
+    )
+    json_schema_file: Path | None = option(
+        None, "-jf", "--json-schema-file", panel=SAMPLING, metavar="FILE",
+        help="The same, from a file.",
+    )
     spec_type: tuple[str, ...] | None = option(
         None, "--spec-type", panel=SPECULATION, metavar="TYPE,...", env="LLAMA_ARG_SPEC_TYPE", parse=read_types,
         row=(),

@@ -82,6 +82,7 @@ def _row(data: dict[str, Any], id: Any) -> Row:
             raise UsageError(f"{name}: {asked} cannot be done here")
     known = {key: name for name, flag in flags().items() for key in flag.row_keys}
     unused = []
+    data = _with_schema(data)
     for key, value in data.items():
         name = key.replace("-", "_")
         if name in NOT_USED:
@@ -92,11 +93,31 @@ def _row(data: dict[str, Any], id: Any) -> Row:
         elif name not in known and name not in _OWN:
             near = difflib.get_close_matches(name, [*known, "prompt", "messages"], n=1)
             raise UsageError(f"unknown field {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
-    if "samplers" in values:
-        values["sampler_seq"] = None
+    for mine, runs in (("grammar", "json_schema"), ("json_schema", "grammar"), ("samplers", "sampler_seq")):
+        if values.get(mine) is not None:
+            values[runs] = None
     if "" in values.get("stop", ()):
         raise UsageError("stop: an empty text would end the answer at once")
     return Row(id, _content(data), values, tuple(unused))
+
+
+def _with_schema(data: dict[str, Any]) -> dict[str, Any]:
+    """OpenAI's `response_format` and a schema given as an object, as the text of a schema."""
+    data = dict(data)
+    form = data.pop("response_format", None)
+    if form is not None:
+        kind = form.get("type") if isinstance(form, dict) else None
+        if kind == "json_schema" and isinstance(form.get("json_schema"), dict):
+            data["json_schema"] = form["json_schema"].get("schema")
+        elif kind == "json_object":
+            data["json_schema"] = form.get("schema", {})
+        elif kind != "text":
+            raise UsageError(f"response_format: {kind} cannot be done here")
+    if isinstance(data.get("json_schema"), dict):
+        data["json_schema"] = json.dumps(data["json_schema"])
+    if data.get("grammar") is not None and data.get("json_schema") is not None:
+        raise UsageError("grammar and json_schema: give one of them")
+    return data
 
 
 def _openai(data: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:

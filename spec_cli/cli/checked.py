@@ -5,11 +5,27 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from spec_cli.cli.prompt import argument
+from spec_cli.cli.prompt import argument, file_text
 from spec_cli.cli.terminal import same_file
 from spec_cli.errors import UsageError
 from spec_cli.settings import Settings
+
+_GRAMMARS = ("grammar", "grammar_file", "json_schema", "json_schema_file")
+
+
+def _with_grammar(settings: Settings) -> Settings:
+    """The grammar or schema read from its file. There may be one."""
+    given = [name for name in _GRAMMARS if getattr(settings, name) is not None]
+    if len(given) > 1:
+        raise UsageError(" and ".join(settings.origins.get(name, name) for name in given) + ": give one of them")
+    if not given or not given[0].endswith("_file"):
+        return settings
+    name, path = given[0], getattr(settings, given[0])
+    origin, target = settings.origins.get(name, name), name.removesuffix("_file")
+    changes: dict[str, Any] = {target: file_text(path, origin), name: None}
+    return replace(settings, **changes, origins={**settings.origins, target: f"{origin}: {path}"})
 
 
 def checked(settings: Settings) -> Settings:
@@ -24,6 +40,7 @@ def checked(settings: Settings) -> Settings:
         if settings.raw:
             where = settings.origins.get("system_prompt", "-sys/--system-prompt")
             raise UsageError(f"{where}: needs the chat template, and --raw leaves it out")
+    settings = _with_grammar(settings)
     inputs: dict[str, Path | str | int | None] = {
         "-m": settings.model, "-md": settings.model_draft, "-f": settings.file, "--config": settings.config,
         "standard input": 0, "standard error": 2,

@@ -26,13 +26,7 @@ def user_text(settings: Settings) -> str:
     if settings.file == "":
         raise UsageError("-f/--file: '' is not a file")
     if settings.file not in (None, "-"):
-        path = Path(settings.file or "")
-        try:
-            with path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise FileError(f"-f/--file: {path}: {error.strerror}") from None
-        return _file_text(data, f"-f/--file: {path}", FileError)
+        return file_text(Path(settings.file or ""), "-f/--file")
     if sys.stdin is None or (settings.file is None and sys.stdin.isatty()):
         raise UsageError("no prompt: give -p TEXT or -f FILE, or pipe text in")
     try:
@@ -42,6 +36,16 @@ def user_text(settings: Settings) -> str:
     if not data:
         raise UsageError("no prompt: standard input is empty (-p TEXT or -f FILE give one)")
     return _file_text(data, "standard input", UsageError)
+
+
+def file_text(path: Path, flag: str) -> str:
+    """A text file. Raises FileError that names the flag."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise FileError(f"{flag}: {path}: {error.strerror}") from None
+    return _file_text(data, f"{flag}: {path}", FileError)
 
 
 def argument(text: str, flag: str, escape: bool) -> str:

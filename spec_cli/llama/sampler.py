@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spec_cli.errors import UsageError
+from spec_cli.llama.grammar import Grammar, gbnf_of, grammar_origin
 from spec_cli.llama.log import C
 from spec_cli.llama.rows import LogitRow
 from spec_cli.llama.vocab import Vocab
@@ -118,6 +119,8 @@ class Sampler:
     """One sequence's chain and random state. One draw for each token that becomes text."""
 
     def __init__(self, vocab: Vocab, settings: Settings, seed: int, prompt: Iterable[int] = ()) -> None:
+        text = gbnf_of(settings)
+        self._grammar = None if text is None else Grammar(vocab, text, grammar_origin(settings))
         parts, self._greedy, remembers = _parts(settings, vocab, ctypes.c_uint32(seed).value)
         self._chain = C.llama_sampler_chain_init(C.llama_sampler_chain_default_params())
         for part in parts:
@@ -132,10 +135,25 @@ class Sampler:
         best = int(logits.argmax())  # a NaN wins every argmax, so one look finds it
         if not math.isfinite(logits[best]):
             return None
+        if self._grammar:
+            return self._constrained(self._grammar, row, best)
         return best if self._greedy else row.sample(self._chain)
+
+    def _constrained(self, grammar: Grammar, row: LogitRow, best: int) -> int | None:
+        """common/sampling.cpp, common_sampler_sample: choose, and only if that is not allowed, among what is."""
+        chain = None if self._greedy else self._chain
+        token = best if chain is None else grammar.first_choice(row, chain)
+        if token is None or not grammar.allows(token):
+            token = grammar.choose(row, chain)
+        if token is not None:
+            grammar.accept(token)
+            C.llama_sampler_accept(self._chain, token)
+        return token
 
     def close(self) -> None:
         """Free the chain and its samplers, once."""
+        if self._grammar:
+            self._grammar.close()
         chain, self._chain = self._chain, None
         if chain:
             C.llama_sampler_free(chain)
