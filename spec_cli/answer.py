@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from typing import Any
 
 from spec_cli.scheduler import Job
 from spec_cli.stats import Stats, as_json
@@ -22,6 +23,7 @@ class Answer:
     types: tuple[str, ...]
     n_max: int | None
     stats: Stats
+    logprobs: list[dict[str, Any]] | None = None
 
     def as_json(self) -> dict[str, object]:
         """The object that `--json` prints; a row of `batch`."""
@@ -32,6 +34,7 @@ class Answer:
             "stop": self.stop,
             "seed": self.seed,
             "prompt_tokens": self.n_prompt,
+            **({} if self.logprobs is None else {"logprobs": self.logprobs}),
             **as_json(self.stats, self.types or ("none",), self.n_max),
         }
 
@@ -41,5 +44,5 @@ def answer_of(job: Job) -> Answer:
     s = job.s
     assert s.finish is not None
     return Answer(
-        s.text.whole, s.answer, s.finish, s.text.stop, s.seed, s.n_prompt, s.types, s.n_max, job.stats,
+        s.text.whole, s.answer, s.finish, s.text.stop, s.seed, s.n_prompt, s.types, s.n_max, job.stats, s.logprobs,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from spec_cli.drafters.table import Parts, make, named, possible
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
+from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.model import Model, has_amx
 from spec_cli.llama.sampler import Sampler, require_known_tokens
 from spec_cli.llama.session import Session
@@ -95,7 +96,7 @@ class Engine:
         stack.callback(model.close)
         self.settings = settings = with_file_defaults(settings, model)
         self.vocab: Vocab = model.vocab
-        self.chat_template = model.meta("tokenizer.chat_template")
+        self.chat_template = settings.chat_template or model.meta("tokenizer.chat_template")
         draft = None
         if self.choice.needs_model and settings.model_draft:
             draft = Model(
@@ -146,6 +147,7 @@ class Engine:
         s = Sequence(
             prompt, Sampler(self.vocab, settings, seed, prompt), self.vocab, seed=seed, n_predict=settings.predict,
             n_ctx=self.target.n_ctx, types=types, n_max=n_max, stops=settings.stop, special=settings.special, emit=emit,
+            logprobs=None if settings.logprobs is None else LogProbs(self.vocab, settings.logprobs),
         )  # fmt: skip
         job = Job(s)
         self.scheduler.add(job)

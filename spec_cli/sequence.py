@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence as Seq
+from typing import Any
 
 from spec_cli.contracts import Row
+from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.sampler import Sampler
 from spec_cli.llama.vocab import Vocab
 from spec_cli.text import TextStream
@@ -23,6 +25,7 @@ class Sequence:
         self, prompt: array[int], sampler: Sampler, vocab: Vocab, *, seed: int, n_predict: int, n_ctx: int,
         types: tuple[str, ...] = (), n_max: int | None = None,
         stops: Seq[str] = (), special: bool = False, emit: Callable[[str], None] = lambda text: None,
+        logprobs: LogProbs | None = None,
     ) -> None:  # fmt: skip
         self.id, self.tokens, self.n_prompt = -1, prompt[:], len(prompt)
         self.seed, self.types, self.n_max = seed, types, n_max
@@ -30,7 +33,7 @@ class Sequence:
         self.finish: str | None = None
         self.text = TextStream(stops, emit)
         self._sampler, self._vocab, self._special = sampler, vocab, special
-        self._n_ctx = n_ctx
+        self._n_ctx, self._logprobs = n_ctx, logprobs
         self._ends = array("q")  # for each answer token: bytes of text up to and with it
         self._n_predict = n_predict
         if n_predict == 0:
@@ -52,9 +55,17 @@ class Sequence:
         kept = sum(1 for end in self._ends if end <= self.text.n_bytes)
         return self.tokens[self.n_prompt : self.n_prompt + kept]
 
+    @property
+    def logprobs(self) -> list[dict[str, Any]] | None:
+        """An entry for each token of `answer`; None where nobody asked."""
+        return None if self._logprobs is None else self._logprobs.entries[: len(self.answer)]
+
     def sample(self, row: Row) -> int | None:
         """The target's choice at this row; None when no candidate is finite."""
-        return self._sampler.sample(row)  # type: ignore[arg-type]
+        token = self._sampler.sample(row)  # type: ignore[arg-type]
+        if self._logprobs and token is not None:
+            self._logprobs.add(row, token)  # type: ignore[arg-type]
+        return token
 
     def push(self, token: int) -> None:
         """Take a sampled token. A stop wins over the length on the same token."""

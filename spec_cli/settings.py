@@ -17,6 +17,7 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 MOST_CTX = 1 << 24  # no GGUF knows more positions; what fits is asked of the machine
 MOST_THREADS = 512  # GGML_MAX_N_THREADS: more are a segmentation fault
 MOST_GUESSES = 1024
+MOST_LOGPROBS = 1000
 MOST_ROWS = 255  # LLAMA_MAX_SEQ, but one
 RANDOM_SEED = 0xFFFFFFFF
 MOST_FLOAT = 1e6  # further out a float32 logit overflows
@@ -263,6 +264,24 @@ class Settings:
         False, "--raw", "-no-cnv", "--no-conversation", panel=PROMPT, row=(),
         help="Continue the text as it is, without the model's chat template.",
     )
+    chat_template: str | None = option(
+        None, "--chat-template", panel=PROMPT, metavar="JINJA|chatml", env="LLAMA_ARG_CHAT_TEMPLATE", shapes=True,
+        shown="the model's own",
+        help="A Jinja chat template, or the name chatml.",
+    )
+    chat_template_file: Path | None = option(
+        None, "--chat-template-file", panel=PROMPT, metavar="FILE", env="LLAMA_ARG_CHAT_TEMPLATE_FILE",
+        help="The same, from a file.",
+    )
+    chat_template_kwargs: str | None = option(
+        None, "--chat-template-kwargs", panel=PROMPT, metavar="JSON", env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS", row=(),
+        help="An object with further values for the chat template.",
+    )
+    reasoning: str = option(
+        "auto", "-rea", "--reasoning", panel=PROMPT, metavar="on|off|auto", env="LLAMA_ARG_REASONING", row=(),
+        choices=("on", "off", "auto"),
+        help="Let a template that knows enable_thinking turn it on or off; auto is on.",
+    )
     parse_special: bool = option(
         False, "--parse-special", panel=PROMPT, row=(),
         help="Read control-token strings in the user's text as control tokens (--raw always does).",
@@ -484,6 +503,10 @@ class Settings:
     spec_ngram_simple_min_hits: int = option(
         1, "--spec-ngram-simple-min-hits", panel=SPECULATION, metavar="N", low=1, high=INT32,
         help="Read and, as in llama.cpp, without effect.",
+    )
+    logprobs: int | None = option(
+        None, "--logprobs", panel=OUTPUT, metavar="K", low=0, high=MOST_LOGPROBS, row=("n_probs",),
+        help="With --json: the log probability of each token, and of the K likeliest at its place.",
     )
     special: bool = option(False, "-sp", "--special", panel=OUTPUT, row=(), help="Print control tokens.")
     output: Path | None = option(

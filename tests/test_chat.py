@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import tiny
+from cases import Done, answer_of, generate, said
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from spec_cli.chat.prompt import chat_tokens, plain_tokens
@@ -112,3 +113,51 @@ def test_what_templates_of_public_models_lean_on() -> None:
         "{{ strftime_now('%Y') | length }}{{ eos_token }}{{ add_generation_prompt }}{{ enable_thinking }}"
     )
     assert ChatTemplate(source, eos="</s>").render(user('é"')) == '"é\\""4</s>TrueTrue'
+
+
+TEMPLATE = (
+    "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}{% if mood is defined %} ({{ mood }}){% endif %}"
+    "{% if enable_thinking %} think{% endif %}:"
+)
+
+
+def test_a_template_of_ones_own_with_values(models: Path, tmp_path: Path) -> None:
+    """--chat-template, -file, -kwargs and --reasoning; the sizes of the prompts tell what was rendered."""
+    file = tmp_path / "t.jinja"
+    file.write_text(TEMPLATE)
+    for flags, text in (
+        (("--chat-template", TEMPLATE), "[user] abc think:"),
+        (("--chat-template-file", file), "[user] abc think:"),
+        (("--chat-template-file", file, "--reasoning", "off"), "[user] abc:"),
+        (("--chat-template-file", file, "-rea", "on"), "[user] abc think:"),
+        (("--chat-template", TEMPLATE, "--chat-template-kwargs", '{"mood": "glad", "enable_thinking": false}'),
+         "[user] abc (glad):"),
+        (("--chat-template", TEMPLATE, "-sys", "x"), "[system] x[user] abc think:"),
+        (("--chat-template", "chatml"), "<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n"),
+        ((), "abc"),
+    ):  # fmt: skip
+        got = answer_of(generate(models / "clock.gguf", "-p", "abc", "-n", 1, "--json", *flags))
+        assert got["prompt_tokens"] == len(text) + 2 * text.count(" "), flags  # a space is three bytes here
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (("--chat-template", "llama3"), 2, "'llama3' is no Jinja template"),
+        (("--chat-template", "{% if"), 2, "cannot be read"),
+        (("--chat-template", "{{ raise_exception('no, [sorry]') }}"), 2, "no, [sorry]"),
+        (("--chat-template", "x{", "--chat-template-file", "y"), 2, "give one of them"),
+        (("--chat-template-file", "/no/such"), 3, "--chat-template-file: /no/such: No such file"),
+        (("--chat-template-kwargs", "[1]", "--chat-template", "{{ a }}"), 2, "[1] is not a JSON object"),
+        (("--chat-template-kwargs", "{", "--chat-template", "{{ a }}"), 2, "--chat-template-kwargs: not JSON"),
+        (("--reasoning", "maybe"), 2, "not one of on, off, auto"),
+    ],
+)
+def test_a_template_that_cannot_be_is_refused(models: Path, flags: tuple[str, ...], code: int, words: str) -> None:
+    assert words in refused_late(generate(models / "clock.gguf", "-p", "abc", *flags), code)
+
+
+def refused_late(done: Done, code: int) -> str:
+    """The last line of a run that ended with this code: the model was loaded before."""
+    assert (done.returncode, done.stdout) == (code, b""), done.stderr
+    return said(done)[-1]

@@ -82,7 +82,7 @@ def _row(data: dict[str, Any], id: Any) -> Row:
             raise UsageError(f"{name}: {asked} cannot be done here")
     known = {key: name for name, flag in flags().items() for key in flag.row_keys}
     unused = []
-    data = _with_schema(data)
+    data = _with_logprobs(_with_schema(data))
     for key, value in data.items():
         name = key.replace("-", "_")
         if name in NOT_USED:
@@ -117,6 +117,18 @@ def _with_schema(data: dict[str, Any]) -> dict[str, Any]:
         data["json_schema"] = json.dumps(data["json_schema"])
     if data.get("grammar") is not None and data.get("json_schema") is not None:
         raise UsageError("grammar and json_schema: give one of them")
+    return data
+
+
+def _with_logprobs(data: dict[str, Any]) -> dict[str, Any]:
+    """OpenAI's `logprobs: true` with `top_logprobs`, as a number; template values as text."""
+    top = data.pop("top_logprobs", None)
+    if isinstance(data.get("logprobs"), bool):
+        data["logprobs"] = (top or 0) if data["logprobs"] else None
+    elif top is not None:
+        raise UsageError("top_logprobs: needs logprobs: true")
+    if isinstance(data.get("chat_template_kwargs"), dict):
+        data["chat_template_kwargs"] = json.dumps(data["chat_template_kwargs"])
     return data
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from array import array
-from collections.abc import Iterable, Sequence as Seq
+from collections.abc import Iterable, Mapping, Sequence as Seq
+from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from spec_cli.chat.template import ChatTemplate, Message
 from spec_cli.errors import PromptError, UsageError
@@ -23,7 +25,11 @@ class Prompts:
 
     def __init__(self, vocab: Vocab, template: str | None, n_ctx: int, model: Path | None) -> None:
         self._vocab, self._n_ctx, self._model = vocab, n_ctx, model
-        self._source, self._template = template, cast(ChatTemplate | None, None)
+        self._source = template
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
+        return ChatTemplate(self._source or "", self._vocab.text(self._vocab.bos), self._vocab.text(self._vocab.eos))
 
     def tokens(self, content: str | Seq[Message], settings: Settings) -> array[int]:
         """The ids of a text to answer (with `raw` or without a template: to continue), or of a conversation."""
@@ -43,9 +49,24 @@ class Prompts:
         messages = [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
         if system is not None and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": system})
-        if self._template is None:
-            self._template = ChatTemplate(self._source, vocab.text(vocab.bos), vocab.text(vocab.eos))
-        return chat_tokens(vocab, self._template, messages, parse_special=settings.parse_special)
+        return chat_tokens(
+            vocab, self._template, messages, parse_special=settings.parse_special, values=template_values(settings)
+        )
+
+
+def template_values(settings: Settings) -> dict[str, Any]:
+    """What the settings tell a template. Raises UsageError for what is no JSON object."""
+    values = {} if settings.reasoning == "auto" else {"enable_thinking": settings.reasoning == "on"}
+    if settings.chat_template_kwargs is not None:
+        where = settings.origins.get("chat_template_kwargs", "--chat-template-kwargs")
+        try:
+            more = json.loads(settings.chat_template_kwargs)
+        except ValueError as error:
+            raise UsageError(f"{where}: not JSON: {error}") from None
+        if not isinstance(more, dict):
+            raise UsageError(f"{where}: {settings.chat_template_kwargs} is not a JSON object")
+        values |= more
+    return values
 
 
 def plain_tokens(vocab: Vocab, text: str) -> array[int]:
@@ -53,7 +74,10 @@ def plain_tokens(vocab: Vocab, text: str) -> array[int]:
     return _one_bos(vocab, vocab.tokenize(text.encode(), add_special=True, parse_special=True))
 
 
-def chat_tokens(vocab: Vocab, template: ChatTemplate, messages: Seq[Message], *, parse_special: bool) -> array[int]:
+def chat_tokens(
+    vocab: Vocab, template: ChatTemplate, messages: Seq[Message], *, parse_special: bool,
+    values: Mapping[str, Any] | None = None,
+) -> array[int]:  # fmt: skip
     """A rendered conversation. Control-token strings in the messages stay text unless `parse_special`.
 
     The text is tokenised at once whenever no message holds such a string: piecewise tokenising
@@ -61,11 +85,11 @@ def chat_tokens(vocab: Vocab, template: ChatTemplate, messages: Seq[Message], *,
     holds one is tokenised without them.
     """
     if parse_special or not any(_has_control(vocab, m["content"]) for m in messages):
-        return plain_tokens(vocab, template.render(messages))
+        return plain_tokens(vocab, template.render(messages, values))
     mark = _unused_character(m["content"] for m in messages)
     marked = [{**m, "content": _broken(m["content"], vocab.controls, mark)} for m in messages]
     ids = tokens([vocab.bos] if vocab.add_bos else [])
-    for text, special in _stretches(template.render(marked), vocab.controls, mark):
+    for text, special in _stretches(template.render(marked, values), vocab.controls, mark):
         ids += vocab.tokenize(text.encode(), add_special=False, parse_special=special)
     if vocab.add_eos:
         ids.append(vocab.eos)

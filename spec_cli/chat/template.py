@@ -18,6 +18,11 @@ from spec_cli.errors import SpecError, UsageError
 MOST_TEXT = 1 << 26  # bytes a template may make; a runaway loop must end
 
 Message = Mapping[str, str]
+# llama.cpp's built-in template of this name (common/chat.cpp)
+NAMED = {
+    "chatml": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+}
 
 
 class _GenerationTag(Extension):
@@ -49,6 +54,7 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, bos: str = "", eos: str = "") -> None:
+        source = NAMED.get(source, source)
         env = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
         )
@@ -61,11 +67,12 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise UsageError(f"the model's chat template cannot be read: {error} (--raw does without it)") from None
 
-    def render(self, messages: Seq[Message]) -> str:
-        """The conversation as text that ends where the assistant's answer begins."""
+    def render(self, messages: Seq[Message], more: Mapping[str, Any] | None = None) -> str:
+        """The conversation as text that ends where the assistant's answer begins. more: further values."""
         parts, size = [], 0
+        known = {**self._known, **(more or {})}
         try:
-            for part in self._template.generate(messages=[dict(m) for m in messages], **self._known):
+            for part in self._template.generate(**{**known, "messages": [dict(m) for m in messages]}):
                 parts.append(part)
                 size += len(part)
                 if size > MOST_TEXT:

@@ -28,6 +28,20 @@ def _with_grammar(settings: Settings) -> Settings:
     return replace(settings, **changes, origins={**settings.origins, target: f"{origin}: {path}"})
 
 
+def _with_template(settings: Settings) -> Settings:
+    """The chat template read from its file. Raises UsageError for a name that is no template."""
+    text, file = settings.chat_template, settings.chat_template_file
+    origin = settings.origins.get("chat_template", "--chat-template")
+    if file is not None:
+        file_origin = settings.origins.get("chat_template_file", "--chat-template-file")
+        if text is not None:
+            raise UsageError(f"{origin} and {file_origin}: give one of them")
+        text = file_text(file, file_origin)
+    elif text is not None and text != "chatml" and "{" not in text:
+        raise UsageError(f"{origin}: {text!r} is no Jinja template (of llama.cpp's names there is chatml)")
+    return replace(settings, chat_template=text, chat_template_file=None)
+
+
 def checked(settings: Settings) -> Settings:
     """The settings with their texts read. Raises UsageError for texts and files that cannot be used."""
     stops = tuple(argument(stop, "--stop", settings.escape) for stop in settings.stop)
@@ -40,7 +54,7 @@ def checked(settings: Settings) -> Settings:
         if settings.raw:
             where = settings.origins.get("system_prompt", "-sys/--system-prompt")
             raise UsageError(f"{where}: needs the chat template, and --raw leaves it out")
-    settings = _with_grammar(settings)
+    settings = _with_template(_with_grammar(settings))
     inputs: dict[str, Path | str | int | None] = {
         "-m": settings.model, "-md": settings.model_draft, "-f": settings.file, "--config": settings.config,
         "standard input": 0, "standard error": 2,

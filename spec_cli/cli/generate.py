@@ -13,7 +13,7 @@ from spec_cli.cli.prompt import user_text
 from spec_cli.cli.signals import interruptible
 from spec_cli.cli.terminal import Output, quiet, say
 from spec_cli.config import resolve
-from spec_cli.errors import Interrupted
+from spec_cli.errors import Interrupted, UsageError
 from spec_cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ def generate(given: dict[str, Any]) -> None:
     settings = resolve(given, os.environ)
     text = user_text(settings)
     settings = checked(settings)
+    if settings.logprobs is not None and not settings.json:
+        raise UsageError(f"{settings.origins.get('logprobs', '--logprobs')}: needs --json to be printed in")
     tell = quiet if settings.quiet else say
     with ExitStack() as stack:
         output = stack.enter_context(Output(settings.output))
