@@ -16,6 +16,7 @@ from spec_cli.drafters.table import Parts, make, named, possible
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
+from spec_cli.llama.loading import LoadParams
 from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.model import Model, has_amx
 from spec_cli.llama.sampler import Sampler, require_known_tokens
@@ -92,16 +93,15 @@ class Engine:
             repack = not has_amx()
             if not repack:
                 self.say("weights stay as they are: AMX kernels can crash (--repack uses them)")
-        model = Model(settings.model, "target", n_gpu_layers=settings.gpu_layers, repack=repack, abort=self.abort)
+        how, how_draft = (replace(LoadParams.of(settings, draft=draft), repack=repack) for draft in (False, True))
+        model = Model(settings.model, "target", how, abort=self.abort)
         stack.callback(model.close)
         self.settings = settings = with_file_defaults(settings, model)
         self.vocab: Vocab = model.vocab
         self.chat_template = settings.chat_template or model.meta("tokenizer.chat_template")
         draft = None
         if self.choice.needs_model and settings.model_draft:
-            draft = Model(
-                settings.model_draft, "draft", n_gpu_layers=settings.gpu_layers_draft, repack=repack, abort=self.abort
-            )
+            draft = Model(settings.model_draft, "draft", how_draft, abort=self.abort)
             stack.callback(draft.close)
         self.target = Session(model, plans.target, self.abort)
         stack.callback(self.target.close)

@@ -13,9 +13,10 @@ from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.fit import context_bytes
 from spec_cli.llama.grammar import Grammar, gbnf_of, grammar_origin
 from spec_cli.llama.header import check_file
+from spec_cli.llama.loading import LoadParams, check_adapters, check_patterns
 from spec_cli.llama.model import Model
 from spec_cli.llama.vocab import require_compatible
-from spec_cli.settings import MOST_CTX, Settings
+from spec_cli.settings import MOST_CTX, ROPE_SCALING, Settings
 
 GIB, MIB = 1 << 30, 1 << 20
 AUTOMATIC_ROWS = 4  # llama-server's
@@ -49,14 +50,18 @@ def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False)
     for path, role in ((settings.model, "target"), (settings.model_draft, "draft")):
         if path:
             check_file(path, role)
+    how, how_draft = LoadParams.of(settings), LoadParams.of(settings, draft=True)
+    check_adapters(how)
+    for params in (how, how_draft):
+        check_patterns(params)
     with ExitStack() as stack:
-        target = stack.enter_context(Model(settings.model, "target", dry=True))
+        target = stack.enter_context(Model(settings.model, "target", how, dry=True))
         target.require_language_model()
         if (grammar := gbnf_of(settings)) is not None:
             Grammar(target.vocab, grammar, grammar_origin(settings)).close()
         draft = None
         if settings.model_draft:
-            draft = stack.enter_context(Model(settings.model_draft, "draft", dry=True))
+            draft = stack.enter_context(Model(settings.model_draft, "draft", how_draft, dry=True))
         choice = choose(
             settings,
             target_nextn=target.n_nextn,
@@ -109,6 +114,16 @@ class _Plans:
             type_k=cache_type(s.cache_type_k),
             type_v=cache_type(s.cache_type_v),
             swa_full=s.swa_full,
+            offload_kqv=s.kv_offload,
+            op_offload=s.op_offload,
+            rope_scaling=ROPE_SCALING[s.rope_scaling],
+            rope_freq_base=s.rope_freq_base,
+            rope_freq_scale=1 / s.rope_scale if s.rope_scale else s.rope_freq_scale,
+            yarn_orig_ctx=s.yarn_orig_ctx,
+            yarn_ext_factor=s.yarn_ext_factor,
+            yarn_attn_factor=s.yarn_attn_factor,
+            yarn_beta_slow=s.yarn_beta_slow,
+            yarn_beta_fast=s.yarn_beta_fast,
         )
         draft = replace(
             target,

@@ -13,6 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+LOAD_MODES = {
+    "auto": "AUTO", "none": "NONE", "mmap": "MMAP", "mlock": "MLOCK", "mmap+mlock": "MMAP_MLOCK", "dio": "DIRECT_IO",
+}  # fmt: skip
+SPLIT_MODES = {"none": "NONE", "layer": "LAYER", "row": "ROW", "tensor": "TENSOR"}
+ROPE_SCALING = {"model": -1, "none": 0, "linear": 1, "yarn": 2}  # enum llama_rope_scaling_type
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 MOST_CTX = 1 << 24  # no GGUF knows more positions; what fits is asked of the machine
 MOST_THREADS = 512  # GGML_MAX_N_THREADS: more are a segmentation fault
@@ -76,6 +81,41 @@ def option(default: Any, *names: str, panel: str, help: str, **more: Any) -> Any
 def read_layers(text: str) -> int:
     """`auto`, `all` or a number of layers."""
     return {"auto": -1, "all": -2}[text] if text in ("auto", "all") else int(text)
+
+
+def read_list(text: str) -> tuple[str, ...]:
+    """Texts between commas."""
+    words = tuple(word.strip() for word in text.split(","))
+    if not all(words):
+        raise ValueError
+    return words
+
+
+def read_shares(text: str) -> tuple[str, ...]:
+    """Numbers between commas or slashes."""
+    words = read_list(text.replace("/", ","))
+    if len(words) > 16 or not all(float(word) >= 0 for word in words):
+        raise ValueError
+    return words
+
+
+def read_kv_override(text: str) -> tuple[str, int | float | bool | str]:
+    """`KEY=TYPE:VALUE` with type int, float, bool or str (common/common.cpp, string_parse_kv_override)."""
+    key, equals, typed = text.partition("=")
+    kind, colon, value = typed.partition(":")
+    if not (key and equals and colon) or len(key.encode()) > 127 or len(value.encode()) > 127:
+        raise ValueError
+    if kind == "bool":
+        return key, {"true": True, "false": False}[value]
+    return key, {"int": int, "float": float, "str": str}[kind](value)
+
+
+def read_scaled(text: str) -> tuple[str, float]:
+    """`FILE:SCALE`."""
+    file, colon, scale = text.rpartition(":")
+    if not (file and colon):
+        raise ValueError
+    return file, float(scale)
 
 
 def read_parallel(text: str) -> int:
@@ -177,6 +217,82 @@ class Settings:
         shown="on, but off where llama.cpp was built with AMX, which can crash",
         help="Lay weights out anew for faster kernels; --no-repack keeps them as they are.",
     )
+    load_mode: str = option(
+        "auto", "-lm", "--load-mode", panel=MODEL, metavar="MODE", env="LLAMA_ARG_LOAD_MODE",
+        choices=tuple(LOAD_MODES),
+        help="How files come into memory: " + " ".join(LOAD_MODES) + ".",
+    )
+    device: tuple[str, ...] = option(
+        (), "-dev", "--device", panel=MODEL, metavar="NAME,...", env="LLAMA_ARG_DEVICE", parse=read_list,
+        shown="all GPUs",
+        help="Devices to use, or none.",
+    )
+    device_draft: tuple[str, ...] = option(
+        (), "-devd", "--device-draft", "--spec-draft-device", panel=MODEL, metavar="NAME,...", parse=read_list,
+        shown="as -dev",
+        help="The same for the draft model.",
+    )
+    split_mode: str = option(
+        "layer", "-sm", "--split-mode", panel=MODEL, metavar="MODE", env="LLAMA_ARG_SPLIT_MODE",
+        choices=tuple(SPLIT_MODES),
+        help="How a model is split over several GPUs: " + " ".join(SPLIT_MODES) + ".",
+    )
+    tensor_split: tuple[str, ...] = option(
+        (), "-ts", "--tensor-split", panel=MODEL, metavar="X,...", env="LLAMA_ARG_TENSOR_SPLIT", parse=read_shares,
+        shown="",
+        help="Shares of the GPUs.",
+    )
+    main_gpu: int = option(
+        0, "-mg", "--main-gpu", panel=MODEL, metavar="N", env="LLAMA_ARG_MAIN_GPU", low=0, high=255,
+        help="The GPU of --split-mode none, and of what is not split.",
+    )
+    override_tensor: tuple[str, ...] = option(
+        (), "-ot", "--override-tensor", panel=MODEL, metavar="PATTERN=BUFFER", env="LLAMA_ARG_OVERRIDE_TENSOR",
+        shown="",
+        help="Where tensors whose name matches lie; may be repeated, or a comma list.",
+    )
+    override_tensor_draft: tuple[str, ...] = option(
+        (), "-otd", "--override-tensor-draft", "--spec-draft-override-tensor", panel=MODEL, metavar="PATTERN=BUFFER",
+        shown="",
+        help="The same for the draft model.",
+    )
+    cpu_moe: bool = option(
+        False, "-cmoe", "--cpu-moe", panel=MODEL, env="LLAMA_ARG_CPU_MOE",
+        help="Keep the weights of experts in main memory.",
+    )
+    n_cpu_moe: int = option(
+        0, "-ncmoe", "--n-cpu-moe", panel=MODEL, metavar="N", env="LLAMA_ARG_N_CPU_MOE", low=0, high=INT32,
+        help="Keep those of the first N layers there.",
+    )
+    cpu_moe_draft: bool = option(
+        False, "-cmoed", "--cpu-moe-draft", "--spec-draft-cpu-moe", panel=MODEL, env="LLAMA_ARG_SPEC_DRAFT_CPU_MOE",
+        help="--cpu-moe for the draft model.",
+    )
+    n_cpu_moe_draft: int = option(
+        0, "-ncmoed", "--n-cpu-moe-draft", "--spec-draft-n-cpu-moe", panel=MODEL, metavar="N",
+        env="LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE", low=0, high=INT32,
+        help="--n-cpu-moe for the draft model.",
+    )
+    override_kv: tuple[str, ...] = option(
+        (), "--override-kv", panel=MODEL, metavar="KEY=TYPE:VALUE", each=read_kv_override, shapes=True, shown="",
+        help="Metadata of the files in other words, of type int, float, bool or str; may be repeated.",
+    )
+    lora: tuple[str, ...] = option(
+        (), "--lora", panel=MODEL, metavar="FILE", shapes=True, shown="",
+        help="A LoRA adapter for the target; may be repeated.",
+    )
+    lora_scaled: tuple[str, ...] = option(
+        (), "--lora-scaled", panel=MODEL, metavar="FILE:SCALE", each=read_scaled, shapes=True, shown="",
+        help="The same with a scale.",
+    )
+    check_tensors: bool = option(
+        False, "--check-tensors", panel=MODEL,
+        help="Look for invalid values in the weights.",
+    )
+    no_host: bool = option(
+        False, "--no-host", panel=MODEL, env="LLAMA_ARG_NO_HOST",
+        help="Do without the host's buffers for transfers.",
+    )
     config: Path | None = option(
         None, "--config", panel=MODEL, metavar="FILE", env="SPEC_CLI_CONFIG", command_line_only=True,
         shown="models.toml in the user's config folder",
@@ -227,6 +343,59 @@ class Settings:
     swa_full: bool = option(
         False, "--swa-full", panel=CONTEXT, env="LLAMA_ARG_SWA_FULL",
         help="Keep all positions of sliding-window layers: more memory, but old and shared prefixes can be reused.",
+    )
+    kv_offload: bool = option(
+        True, "-kvo", "--kv-offload", panel=CONTEXT, env="LLAMA_ARG_KV_OFFLOAD", off=("-nkvo", "--no-kv-offload"),
+        help="Keep the cache on the GPU; --no-kv-offload leaves it in main memory.",
+    )
+    op_offload: bool = option(
+        True, "--op-offload", panel=CONTEXT, off=("--no-op-offload",),
+        help="Compute large products on the GPU though the weights are not there; --no-op-offload turns it off.",
+    )
+    rope_scaling: str = option(
+        "model", "--rope-scaling", panel=CONTEXT, metavar="TYPE", env="LLAMA_ARG_ROPE_SCALING_TYPE", shapes=True,
+        choices=tuple(ROPE_SCALING),
+        help="Scaling of positions: none linear yarn, or as the model says.",
+    )
+    rope_scale: float = option(
+        0.0, "--rope-scale", panel=CONTEXT, metavar="X", env="LLAMA_ARG_ROPE_SCALE", low=0, high=MOST_FLOAT,
+        shapes=True, shown="the model's",
+        help="Stretch the context by this factor.",
+    )
+    rope_freq_base: float = option(
+        0.0, "--rope-freq-base", panel=CONTEXT, metavar="X", env="LLAMA_ARG_ROPE_FREQ_BASE", low=0, high=1e12,
+        shapes=True, shown="the model's",
+        help="RoPE's base frequency.",
+    )
+    rope_freq_scale: float = option(
+        0.0, "--rope-freq-scale", panel=CONTEXT, metavar="X", env="LLAMA_ARG_ROPE_FREQ_SCALE", low=0, high=MOST_FLOAT,
+        shapes=True, shown="the model's",
+        help="RoPE's frequency scale, 1 / --rope-scale.",
+    )
+    yarn_orig_ctx: int = option(
+        0, "--yarn-orig-ctx", panel=CONTEXT, metavar="N", env="LLAMA_ARG_YARN_ORIG_CTX", low=0, high=MOST_CTX,
+        shapes=True, shown="the model's",
+        help="The context that the model was made for, for YaRN.",
+    )
+    yarn_ext_factor: float = option(
+        -1.0, "--yarn-ext-factor", panel=CONTEXT, metavar="X", env="LLAMA_ARG_YARN_EXT_FACTOR", low=-1, high=MOST_FLOAT,
+        shapes=True, shown="the model's",
+        help="YaRN's extrapolation mix; 0 is interpolation only.",
+    )
+    yarn_attn_factor: float = option(
+        -1.0, "--yarn-attn-factor", panel=CONTEXT, metavar="X", env="LLAMA_ARG_YARN_ATTN_FACTOR", low=-1,
+        high=MOST_FLOAT, shapes=True, shown="the model's",
+        help="YaRN's scale of the attention.",
+    )
+    yarn_beta_slow: float = option(
+        -1.0, "--yarn-beta-slow", panel=CONTEXT, metavar="X", env="LLAMA_ARG_YARN_BETA_SLOW", low=-1, high=MOST_FLOAT,
+        shapes=True, shown="the model's",
+        help="YaRN's alpha.",
+    )
+    yarn_beta_fast: float = option(
+        -1.0, "--yarn-beta-fast", panel=CONTEXT, metavar="X", env="LLAMA_ARG_YARN_BETA_FAST", low=-1, high=MOST_FLOAT,
+        shapes=True, shown="the model's",
+        help="YaRN's beta.",
     )
     cache_type_k: str = option(
         "f16", "-ctk", "--cache-type-k", panel=CONTEXT, shapes=True, metavar="TYPE", env="LLAMA_ARG_CACHE_TYPE_K",

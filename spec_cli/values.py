@@ -33,7 +33,7 @@ def read(name: str, value: Any, origin: str) -> Any:
             try:
                 if flag.each:
                     flag.each(text)
-            except ValueError:
+            except (ValueError, KeyError):
                 raise UsageError(f"{origin}: {text!r} is not {flag.metavar.replace('+-', '+BIAS or ID-')}") from None
         return tuple(texts)
     if isinstance(value, list) and kind is tuple:

@@ -246,3 +246,18 @@ def mamba(path: Path, *, seed: int = 7, n_ctx: int = 512, hybrid: bool = False) 
                 tensors |= {b + f"ssm_{n}_norm.weight": np.ones(state, np.float32) for n in "bc"}
     _save(w, tensors)
     return path
+
+
+def lora(path: Path, *, seed: int = 11, width: int = 64, rank: int = 2) -> Path:
+    """A random adapter for the output projections of `plain`."""
+    r = _random(seed)
+    w = gguf.GGUFWriter(path, "llama")
+    w.add_type("adapter")
+    w.add_string("adapter.type", "lora")
+    w.add_float32("adapter.lora.alpha", float(rank))
+    tensors = {}
+    for i in range(2):
+        tensors[f"blk.{i}.attn_output.weight.lora_a"] = r(rank, width)
+        tensors[f"blk.{i}.attn_output.weight.lora_b"] = r(width, rank)
+    _save(w, tensors)
+    return path

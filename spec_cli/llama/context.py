@@ -38,6 +38,16 @@ class ContextParams:
     type_k: int = C.GGML_TYPE_F16
     type_v: int = C.GGML_TYPE_F16
     swa_full: bool = False
+    offload_kqv: bool = True
+    op_offload: bool = True
+    rope_scaling: int = -1
+    rope_freq_base: float = 0.0
+    rope_freq_scale: float = 0.0
+    yarn_orig_ctx: int = 0
+    yarn_ext_factor: float = -1.0
+    yarn_attn_factor: float = -1.0
+    yarn_beta_slow: float = -1.0
+    yarn_beta_fast: float = -1.0
 
     def clipped(self) -> ContextParams:
         """With a batch no longer than the context (llama.cpp rounds it up to a multiple of 256)."""
@@ -55,5 +65,10 @@ class ContextParams:
         params.n_threads, params.n_threads_batch = self.n_threads, self.n_threads_batch
         params.flash_attn_type = self.flash_attn
         params.type_k, params.type_v = self.type_k, self.type_v
+        params.offload_kqv, params.op_offload = self.offload_kqv, self.op_offload
+        params.rope_scaling_type = self.rope_scaling
+        params.rope_freq_base, params.rope_freq_scale = self.rope_freq_base, self.rope_freq_scale
+        for name in ("yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_beta_fast"):
+            setattr(params, name, getattr(self, name))
         params.swa_full, params.no_perf = self.swa_full, False
         return params

@@ -6,10 +6,12 @@ import ctypes
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from spec_cli.errors import FileError, Interrupted
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
+from spec_cli.llama.loading import LoadParams
 from spec_cli.llama.log import C
 from spec_cli.llama.vocab import Vocab
 
@@ -26,25 +28,23 @@ def has_amx() -> bool:
 class Model:
     """Weights and vocabulary. Free the contexts made from it first.
 
-    repack: may lay weights out anew for faster kernels (llama.cpp's --repack).
     dry: read the header and the vocabulary, allocate nothing: enough to compare vocabularies and
     to ask what a context would cost.
     Raises FileError when llama.cpp refuses the file, Interrupted when `abort` is set meanwhile.
     """
 
     def __init__(
-        self, path: Path, role: str, *, n_gpu_layers: int = -1, repack: bool = True, dry: bool = False,
-        abort: Abort | None = None,
-    ) -> None:  # fmt: skip
+        self, path: Path, role: str, how: LoadParams | None = None, *, dry: bool = False, abort: Abort | None = None
+    ) -> None:
         self.path, self.role = path, role
-        params = C.llama_model_default_params()
-        params.n_gpu_layers, params.use_extra_bufts = n_gpu_layers, repack
+        params, kept = (how or LoadParams()).c()
         if dry:
             params.no_alloc, params.load_mode = True, C.LLAMA_LOAD_MODE_NONE
         progress = C.llama_progress_callback(lambda done, _: abort is None or not abort.is_set)
         params.progress_callback = progress
         log.forget()
         self.handle = C.llama_model_load_from_file(os.fsencode(path), params)
+        del kept
         if abort is not None and abort.is_set:
             self.close()
             raise Interrupted("interrupted")
@@ -56,7 +56,19 @@ class Model:
         self.n_swa: int = C.llama_model_n_swa(self.handle)
         self.n_nextn: int = C.llama_model_n_layer_nextn(self.handle)
         self.n_bytes: int = C.llama_model_size(self.handle)
+        self.adapters: list[tuple[Any, float]] = []
+        for file, scale in how.lora if how and not dry else ():
+            self.adapters.append((self._adapter(file), scale))
         self.can_drop_suffix = not (C.llama_model_is_recurrent(self.handle) or C.llama_model_is_hybrid(self.handle))
+
+    def _adapter(self, path: Path) -> Any:
+        """A LoRA; it lives as long as the model. Raises FileError."""
+        log.forget()
+        adapter = C.llama_adapter_lora_init(self.handle, os.fsencode(path))
+        if not adapter:
+            self.close()
+            raise FileError(f"--lora: {path} does not fit {self.path}: {log.reason()}")
+        return adapter
 
     def require_language_model(self) -> None:
         """Raises FileError for an encoder, a head, or a file without a vocabulary."""

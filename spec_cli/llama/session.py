@@ -65,6 +65,12 @@ class Session:
         self._ctx = C.llama_init_from_model(model.handle, params.c())
         if not self._ctx:
             raise BackendError(f"no context for {model.role} model {model.path}: {log.reason()}")
+        if model.adapters:
+            handles, scales = zip(*model.adapters, strict=True)
+            n = len(handles)
+            C.llama_set_adapters_lora(
+                self._ctx, (C.llama_adapter_lora_p_ctypes * n)(*handles), n, (ctypes.c_float * n)(*scales)
+            )
         self._memory = C.llama_get_memory(self._ctx)
         self.abort = Abort() if abort is None else abort
         C.llama_set_abort_callback(self._ctx, self.abort.callback, self.abort.data)
