@@ -79,6 +79,9 @@ class Target(Protocol):
     def forward(self, passes: Seq[Pass]) -> Seq[Rows]:
         """The wanted rows of each pass; what the memory already holds is not computed again."""
 
+    def settle(self, sequence: int, text: array[int]) -> None:
+        """Nothing but this text will be asked for; guesses that it lacks are of no more use."""
+
 
 class Prompt(Protocol):
     """A text in the memory place `id`, and the names of the drafters that may guess for it."""

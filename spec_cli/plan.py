@@ -146,7 +146,8 @@ def _for_batch(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -
     """For several texts at a time, with room for drafts that some of them may ask for."""
     s = wanted.settings
     parallel, origin = s.parallel if s.parallel > 0 else AUTOMATIC_ROWS, s.origins.get("parallel", "-np/--parallel")
-    if (most := min(s.ubatch_size, s.batch_size)) < parallel:
+    most = min(s.ubatch_size, s.batch_size)
+    if most < parallel:
         say(f"{origin}: {most} rows at a time instead of {parallel}, one for each token of a pass (-ub)")
         parallel = most
     recurrent = any(not m.can_drop_suffix for m in models)
@@ -156,6 +157,8 @@ def _for_batch(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -
     n_max = s.spec_draft_n_max
     if n_max is None:
         n_max = max(wanted.choice.longest(s), AUTOMATIC_N_MAX)
+    if wanted.choice.longest(s) and most < 2 * parallel:
+        raise UsageError(f"{origin}: {parallel} rows leave no room for guesses in a pass of {most} tokens (-b, -ub)")
     return replace(wanted, parallel=parallel, n_spare=int(recurrent), n_max=n_max)
 
 

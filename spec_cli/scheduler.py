@@ -24,13 +24,15 @@ class Job:
 
     s: Sequence
     stats: Stats = field(default_factory=Stats)
+    shared: int | None = None
+    """How much of its prompt is read for others too, once that is known."""
     since: float = 0.0
     """When its reading began; from the first token on, when that came."""
 
 
 @dataclass(slots=True)
-class _Beginning:
-    """What several prompts begin with, as a text of its own."""
+class _Text:
+    """A prompt, or what several begin with, and its place in the memory."""
 
     id: int
     tokens: array[int]
@@ -121,23 +123,26 @@ class Scheduler:
         room, joining = self.target.n_ubatch, 0
         for job in self._reading:
             prompt = job.s.tokens
-            shared = self._shared_beginning(job)
-            if shared > self.target.reach(job.s.id, prompt):  # once for all: the others wait for it
-                place = job.s.id if self._spare is None else self._spare
-                self._read_piece(job, _Beginning(place, prompt[:shared], job.s.types), room)
+            if job.shared is None:
+                job.shared = self._shared_beginning(job)
+            reach = self.target.reach(job.s.id, prompt)
+            if job.stats.prompt_n >= job.shared > reach:  # it was read, and had to make room: each for itself
+                job.shared = 0
+            beginning = job.shared > reach  # read once for all: the others wait for it
+            if beginning or len(prompt) - reach > room:
+                if joining:  # they may still have to take over what this piece would overwrite
+                    break
+                place = self._spare if beginning and self._spare is not None else job.s.id
+                self._read_piece(job, _Text(place, prompt[: job.shared if beginning else None], job.s.types), room)
                 break
-            missing = len(prompt) - self.target.reach(job.s.id, prompt)
-            if missing > room:
-                self._read_piece(job, job.s, room)
-                break
-            room -= missing
+            room -= len(prompt) - reach
             joining += 1
         joined, self._reading = self._reading[:joining], self._reading[joining:]
         if joined:
             self.drafter.read([job.s for job in joined], [len(job.s.tokens) for job in joined])
         self._running += joined
 
-    def _read_piece(self, job: Job, text: Sequence | _Beginning, room: int) -> None:
+    def _read_piece(self, job: Job, text: _Text, room: int) -> None:
         """Decode up to `room` more tokens of a text, on this job's account."""
         end = min(len(text.tokens), self.target.reach(text.id, text.tokens) + room)
         (rows,) = self.target.forward([Pass(text.id, text.tokens[:end], end, 0)])
@@ -169,6 +174,7 @@ class Scheduler:
         rounds = speculate(self.target, self.drafter, [job.s for job in live])
         now = perf_counter()
         for job, done in zip(live, rounds, strict=True):
+            self.target.settle(job.s.id, job.s.tokens)
             if job.stats.predicted_n:
                 job.stats.add(done)
                 job.stats.predicted_s = now - job.since

@@ -461,7 +461,7 @@ class Settings:
     )
     parallel: int = option(
         -1, "-np", "--parallel", panel=BATCH, metavar="N", env="LLAMA_ARG_N_PARALLEL", commands=BATCH_ONLY,
-        parse=read_parallel, low=-1, high=MOST_ROWS, shown="4, as memory allows",
+        parse=read_parallel, low=-1, high=MOST_ROWS, choices=(f"1 to {MOST_ROWS}", "auto"), shown="4, as memory allows",
         help="Rows at a time; each has a context of -c tokens.",
     )
     format: str = option(

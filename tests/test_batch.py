@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,8 @@ def test_other_line_separators_are_data(models: Path) -> None:
 
 def test_the_format_is_the_file_names_else_the_first_lines() -> None:
     assert format_of("a.jsonl", b"hello") == format_of("a.ndjson", b"x") == format_of("", b' {"prompt"') == "jsonl"
+    assert format_of("", b"[") == format_of("", b'["a"]') == format_of("", b'"abc"') == "jsonl"
+    assert format_of("", b"42") == "text"
     assert format_of("a.txt", b'{"prompt"') == format_of("", b"hello") == format_of("a.csv", b"[INST] x") == "text"
 
 
@@ -174,6 +177,7 @@ def why(row: object) -> str:
         ({"prompt": "a", "stream": True}, "stream: True cannot be done here"),
         ({"prompt": "a", "n": 2}, "n: 2 cannot be done here"),
         ({"prompt": "a", "tools": []}, "unknown field 'tools'"),
+        (b'{"prompt": "a", "id": 1e999}', "1e999 is too large a number"),
         ({"prompt": "a", "top_logprobs": 3}, "needs logprobs: true"),
         ({"prompt": "a", "stop": [""]}, "stop: an empty text"),
         ({"custom_id": "q", "url": "/v1/embeddings", "body": {"prompt": "a"}}, "neither /v1/chat/completions"),
@@ -415,9 +419,11 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(models: Path, tmp
         ((rows, "-o", out), 2, "out.jsonl exists: --resume goes on with it"),
         ((rows, "-o", rows), 2, "rows.txt is the file of -f"),
         ((rows, "--stats", rows), 2, "--stats: "),
+        ((rows, "-o", tmp_path / "new", "--stats", tmp_path / "new"), 2, "is written by -o"),
+        ((rows, "-o", tmp_path / "new", "--stats", tmp_path / "new.meta.json"), 2, "is written by -o"),
         ((rows, "--resume"), 2, "--resume: needs -o FILE"),
         ((rows, "-o", tmp_path / "new", "--retry-errors"), 2, "--retry-errors: needs --resume"),
-        ((rows, "-o", out, "--resume"), 3, "out.jsonl.meta.json is missing"),
+        ((rows, "-o", out, "--resume"), 3, "out.jsonl.meta.json says how"),
         ((rows, "-o", tmp_path), 3, "is a directory"),
         ((rows, "-o", tmp_path / "no" / "out"), 3, "there is no folder"),
         ((tmp_path / "none.jsonl",), 3, "none.jsonl: No such file"),
@@ -458,9 +464,11 @@ def test_fewer_rows_at_a_time_where_memory_is_short(models: Path, monkeypatch: p
     tight = plan(Settings(model=models / "plain.gguf", ctx_size=65536, threads=1), told.append, batch=True)
     assert 1 <= tight.target.n_sequences < 4
     assert any(f"-np/--parallel: {tight.target.n_sequences} rows at a time instead of 4" in line for line in told)
-    few = Settings(model=models / "plain.gguf", parallel=8, ubatch_size=5, threads=1)
+    few = Settings(model=models / "plain.gguf", parallel=8, ubatch_size=5, threads=1, spec_type=("none",))
     assert plan(few, told.append, batch=True).target.n_sequences == 5
     assert "5 rows at a time instead of 8" in told[-1]
+    with pytest.raises(UsageError, match="rows leave no room for guesses in a pass of 5 tokens"):
+        plan(replace(few, spec_type=None), told.append, batch=True)
 
 
 # ---- the journal
@@ -516,6 +524,57 @@ def test_two_runs_cannot_write_one_file(tmp_path: Path) -> None:
     journal(path).close()
 
 
+def test_a_file_that_came_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    """Two runs start at once and one is faster: the other one refuses when it wants to begin."""
+    path = tmp_path / "out.jsonl"
+    for resume in (False, True):
+        slow, fast = journal(path, resume=resume), journal(path, resume=resume)
+        fast.begin()
+        fast.write('{"index": 0, "hash": "0"}\n')
+        fast.close()
+        with pytest.raises((UsageError, FileError), match=r"exists: --resume|has written .* meanwhile"):
+            slow.begin()
+        slow.close()
+        assert len(records(path.read_bytes())) == 1
+        path.unlink()
+
+
+def test_files_of_others_beside_it_are_left_alone(tmp_path: Path) -> None:
+    path, beside = tmp_path / "out.jsonl", tmp_path / "out.jsonl.meta.json"
+    beside.write_text("precious")
+    with pytest.raises(UsageError, match="no run of batch made it"):
+        journal(path, resume=False)
+    assert beside.read_text() == "precious"
+    beside.unlink()
+    (tmp_path / "out.jsonl.tmp").write_text("precious")
+    first = journal(path)
+    first.begin()
+    path.chmod(0o600)
+    for index in (1, 0):
+        first.write(json.dumps({"index": index, "hash": "0"}) + "\n")
+    first.close()
+    again = journal(path)
+    again.begin()
+    again.finish(ordered=True)
+    again.close()
+    assert [r["index"] for r in records(path.read_bytes())] == [0, 1]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "out.jsonl.meta.json", "out.jsonl.tmp"]
+
+
+@pytest.mark.parametrize(
+    "line", ['{"index": "1", "hash": "0"}', '{"index": -1, "hash": "0"}', '{"index": true, "hash": "0"}']
+)
+def test_a_record_that_was_tampered_with_is_refused(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "out.jsonl"
+    first = journal(path)
+    first.begin()
+    first.write(line + '\n{"index": 3, "hash": "0"}\n')
+    first.close()
+    with pytest.raises(FileError, match=r"line 1 of .* is no record of a row"):
+        journal(path)
+
+
 def test_newer_records_replace_older_ones_in_the_end(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     first = journal(path)
@@ -539,17 +598,21 @@ def test_resume_answers_what_is_missing_changed_or_to_be_retried(models: Path, t
     assert batch(model, "-n", 3, "-o", out, "--resume", stdin=jsonl(*rows)).returncode == 1, "a new file"
     before = out.read_bytes()
     done = batch(model, "-n", 3, "-o", out, "--resume", stdin=jsonl(*rows))
-    assert (done.returncode, out.read_bytes()) == (0, before), "error rows count as answered"
+    assert (done.returncode, out.read_bytes()) == (1, before), "error rows count as answered, and as failed"
+    assert said(done)[-1] == "error: 1 row failed in an earlier run (--retry-errors tries again)"
     assert any(line.startswith("3 skipped in") for line in said(done))
     done = batch(model, "-n", 3, "-o", out, "--resume", "--retry-errors", stdin=jsonl(*rows, {"prompt": "mno"}))
     got = records(out.read_bytes())
     assert done.returncode == 1
     assert [(r["index"], r.get("text")) for r in got] == [(0, "def"), (1, None), (2, "abc"), (3, "pqr")]
+    done = batch(model, "-n", 3, "-o", out, "--resume", stdin=jsonl(*rows[:1]))
+    assert "3 rows of" in said(done)[-1]
+    assert "are of no row of this input, and stay" in said(done)[-1]
     rows[1] = {"prompt": "hij"}
     done = batch(model, "-n", 3, "-o", out, "--resume", stdin=jsonl(*rows, {"prompt": "mno"}))
     assert done.returncode == 0
     assert [r["text"] for r in records(out.read_bytes())] == ["def", "klm", "abc", "pqr"]
-    assert any("1 row was another when it was answered" in line for line in said(done))
+    assert "1 row changed since an earlier run, answered again" in said(done)
     done = batch(model, "-n", 4, "--spec-type", "none", "-o", out, "--resume", stdin=jsonl(*rows))
     assert done.returncode == 2
     assert "--predict was 3, now 4" in said(done)[0]
@@ -623,7 +686,7 @@ def test_the_first_signal_finishes_the_rows_that_run(
     got = records(out.read_bytes())
     assert [r["index"] for r in got] == list(range(len(got)))
     assert 3 < len(got) < 200
-    assert re.search(r"interrupted: finishing [123] rows? \(once more stops (them|it)\)", errors)
+    assert re.search(r"interrupted: finishing [123] rows? \(once more stops at once\)", errors)
     assert f"{len(got)} rows are in {out}; go on with: spec-cli batch " in errors
     assert errors.rstrip().endswith("interrupted")
     assert "--resume" in errors
@@ -657,9 +720,30 @@ def test_the_second_signal_stops_at_once(models: Path, tmp_path: Path) -> None:
     assert f"1 row is in {out}; go on with" in errors
 
 
-def test_a_signal_while_waiting_for_rows_ends_it(models: Path) -> None:
+def test_one_signal_ends_a_run_whose_reader_sleeps(models: Path) -> None:
+    """Nobody reads standard output: the first signal is not lost in the blocked write."""
+    rows = jsonl(*[{"prompt": "abc", "n_predict": 100}] * 200)
     with subprocess.Popen(
-        [sys.executable, "-m", "spec_cli", "batch", "-m", models / "clock.gguf", "-t", "1", "-n", "2"],
+        [sys.executable, "-m", "spec_cli", "batch", "-m", models / "clock.gguf", "-t", "1", "--raw"],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(rows)
+        process.stdin.close()
+        before, now = -1.0, 0.0
+        while before != now or now < 0.3:  # until it does nothing any more
+            time.sleep(0.3)
+            before, now = now, sum(psutil.Process(process.pid).cpu_times()[:2])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=5) == 143
+
+
+def test_a_signal_while_waiting_for_rows_ends_it(models: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "spec_cli", "batch", *f"-m {models}/clock.gguf -t 1 -n 2 --stats {tmp_path}/s".split()],
         env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdin is not None
@@ -669,6 +753,8 @@ def test_a_signal_while_waiting_for_rows_ends_it(models: Path) -> None:
         assert json.loads(process.stdout.readline())["text"] == "de"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=5) == 130
+        assert b"1 answered in " in process.stderr.read()  # type: ignore[union-attr]
+    assert json.loads((tmp_path / "s").read_text())["rows"]["answered"] == 1
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -188,6 +189,42 @@ def test_long_rows_crowd_nobody_out(models: Path) -> None:
                 assert (record["text"], record["finish_reason"]) == (right.text, "context")
             with pytest.raises(PromptError, match="257 tokens, the context 256"):
                 ask(alone, "x" * 257)
+
+
+def test_the_context_of_a_row_is_that_of_a_run_alone(models: Path) -> None:
+    """Rounded up to a multiple of 256 for each, however many there are."""
+    for ctx_size, n_ctx in ((100, 256), (256, 256), (300, 512)):
+        for n in (1, 2, 8):
+            small = Settings(model=models / "clock.gguf", parallel=n, **{**SMALL, "ctx_size": ctx_size})  # type: ignore[arg-type]
+            with Engine(small, batch=True) as engine:
+                assert engine.target.n_ctx == n_ctx
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_window_is_not_lost_while_others_are_read(models: Path, full: bool) -> None:
+    """Rejected guesses are dropped before another row's prompt is read, which would free what they hide."""
+    asked = [{"prompt": tiny.alphabet(20 * i + 100)[i:], "n_predict": 120, "temp": 0} for i in range(12)]
+    small = Settings(
+        model=models / "swa.gguf", model_draft=models / "clock.gguf", parallel=4, ubatch_size=64, swa_full=full,
+        **{**SMALL, "ctx_size": 512},  # type: ignore[arg-type]
+    )  # fmt: skip
+    with Engine(small, batch=True) as engine:
+        for record in run_at_once(engine, asked):
+            timings, spec = record["timings"], record["speculative"]
+            assert timings["draft_n_accepted"] < timings["draft_n"] / 4, "the clock is a bad draft here"
+            assert spec["target_tokens"] == spec["rounds"] + timings["draft_n"], "nothing was decoded again"
+
+
+def test_no_prompt_is_decoded_more_than_once(models: Path) -> None:
+    """Recurrent memory, beginnings of many lengths: a shared one is read for a row once, and for nothing more."""
+    rng = random.Random(4)
+    text = "".join(rng.choice(tiny.LETTERS) for _ in range(240))
+    for file, n in (("mamba.gguf", 1), ("mamba.gguf", 4), ("hybrid.gguf", 2)):
+        asked = [{"prompt": text[: rng.randrange(20, 240)] + tiny.alphabet(9), "n_predict": 4} for _ in range(20)]
+        small = Settings(model=models / file, parallel=n, ubatch_size=48, **SMALL, **NGRAM)  # type: ignore[arg-type]
+        with Engine(small, batch=True) as engine:
+            for record in run_at_once(engine, asked):
+                assert record["timings"]["prompt_n"] <= record["prompt_tokens"]
 
 
 def test_a_long_prompt_does_not_starve_those_who_run(models: Path) -> None:

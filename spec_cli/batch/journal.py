@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -58,28 +60,45 @@ class Journal:
         self._end = 0  # of the last whole record
         self.answered: dict[int, str] = {}
         """Index -> hash of its row."""
+        self.failed: set[int] = set()
+        """Those of them whose record is an error."""
         there = os.path.exists(path)
         if there and not resume:
-            raise UsageError(f"-o/--output: {path} exists: --resume goes on with it")
+            raise self._exists()
+        self._resume = resume
+        if not there and self._meta.exists() and self._made() is None:
+            raise UsageError(f"-o/--output: {self._meta} exists, and no run of batch made it")
         self._resumed = there and path.stat().st_size > 0
         if self._resumed:
             self._open("ab")
             self._same_settings()
             for _, end, record in self._records():
-                self._end = end
-                self.answered[record["index"]] = record["hash"]
-                if retry_errors and "error" in record:
-                    del self.answered[record["index"]]
+                self._end, index = end, record["index"]
+                self.answered[index] = record["hash"]
+                self.failed.discard(index)
+                if "error" in record:
+                    self.failed.add(index)
+            if retry_errors:
+                for index in self.failed:
+                    del self.answered[index]
+                self.failed.clear()
+
+    def _exists(self) -> UsageError:
+        return UsageError(f"-o/--output: {self.path} exists: --resume goes on with it")
+
+    def _made(self) -> dict[str, Any] | None:
+        """The settings that made FILE; None if the file beside it does not say."""
+        try:
+            return dict(json.loads(self._meta.read_bytes())["settings"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        except OSError as error:
+            raise FileError(f"--resume: {self._meta} says how {self.path} was made: {error.strerror}") from None
 
     def _same_settings(self) -> None:
-        try:
-            meta = json.loads(self._meta.read_bytes())
-            made = dict(meta["settings"])
-        except FileNotFoundError:
-            raise FileError(f"--resume: {self._meta} is missing: it says how {self.path} was made") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FileError(f"--resume: {self._meta} cannot be read: {error}") from None
-        now = dict(self._settings)
+        made, now = self._made(), dict(self._settings)
+        if made is None:
+            raise FileError(f"--resume: {self._meta} does not say how {self.path} was made")
         differing = [name for name in {**made, **now} if made.get(name) != now.get(name)]
         if differing:
             changes = ", ".join(
@@ -97,7 +116,8 @@ class Journal:
                     return
                 try:
                     record = json.loads(line)
-                    int(record["index"]), str(record["hash"])
+                    if type(record["index"]) is not int or record["index"] < 0 or type(record["hash"]) is not str:
+                        raise ValueError
                 except (ValueError, TypeError, KeyError, RecursionError):
                     if end == self.path.stat().st_size:
                         return
@@ -109,6 +129,8 @@ class Journal:
             file = self._file = self.path.open(mode, buffering=0)  # type: ignore[assignment]
             if fcntl:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileExistsError:
+            raise self._exists() from None
         except BlockingIOError:
             raise FileError(f"-o/--output: another run is writing {self.path}") from None
         except OSError as error:
@@ -117,12 +139,14 @@ class Journal:
         return self._file
 
     def begin(self) -> None:
-        """Make FILE ready for the first record."""
-        file = self._file or self._open("ab")
+        """Make FILE ready for the first record: nobody else may have begun one meanwhile."""
+        file = self._file or self._open("ab" if self._resume else "xb")
+        if not self._resumed:
+            if os.fstat(file.fileno()).st_size:
+                raise FileError(f"-o/--output: another run has written {self.path} meanwhile")
+            meta = json.dumps({"settings": self._settings}, ensure_ascii=False, indent=1)
+            _replace(self._meta, [meta.encode() + b"\n"])
         try:
-            if not self._resumed:
-                meta = json.dumps({"settings": self._settings}, ensure_ascii=False, indent=1)
-                _replace(self._meta, [meta.encode() + b"\n"])
             file.truncate(self._end)
         except OSError as error:
             raise FileError(f"-o/--output: {self.path}: {error.strerror}") from None
@@ -166,15 +190,25 @@ def _part(file: BinaryIO, start: int, end: int) -> bytes:
     return file.read(end - start)
 
 
-def _replace(path: Path, parts: Any) -> None:
-    """Write a file as a whole or not at all."""
-    new = path.with_name(path.name + ".tmp")
-    with new.open("wb") as file:
-        for part in parts:
-            file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+def _replace(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a file as a whole or not at all, with the permissions of the old one. Raises FileError."""
+    new = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", delete=False) as file:
+            new = file.name
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(new, path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~mask)
+        os.replace(new, path)
+    except OSError as error:
+        if new:
+            with suppress(OSError):
+                os.unlink(new)
+        raise FileError(f"-o/--output: {path}: {error.strerror}") from None
 
 
 def _shown(value: Any) -> str:

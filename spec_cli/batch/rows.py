@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +44,11 @@ def format_of(name: str, first: bytes) -> str:
         return "jsonl"
     if name.endswith(".txt"):
         return "text"
-    return "jsonl" if first.lstrip().startswith(b"{") else "text"
+    try:
+        is_json = isinstance(json.loads(first), dict | list | str)
+    except (ValueError, RecursionError):
+        is_json = False
+    return "jsonl" if is_json or first.strip().startswith(b"{") or first.strip() == b"[" else "text"
 
 
 def parse(line: Line, form: str) -> Row:
@@ -57,7 +62,7 @@ def parse(line: Line, form: str) -> Row:
     if form == "text":
         return Row(content=text)
     try:
-        data = json.loads(text, parse_constant=_no_constant)
+        data = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise BadRow(f"not JSON: {error}") from None
     if not isinstance(data, dict):
@@ -185,6 +190,13 @@ def _message(m: Any, place: str) -> Message:
 def _kind(value: Any) -> str:
     kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
     return kinds.get(type(value), "a number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large a number")
+    return number
 
 
 def _no_constant(name: str) -> Any:

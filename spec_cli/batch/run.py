@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -24,18 +24,18 @@ class Run:
     """One pass over the input.
 
     bound: the settings that answers depend on, for their hashes. answered: index -> hash of rows that
-    need no answer any more. stop: whether no new row may begin.
+    need no answer any more; failed: those of them that got an error. stop: whether no new row may begin.
     """
 
     def __init__(
         self, engine: Engine, lines: Lines, write: Callable[[str], None], *, name: str, bound: Mapping[str, Any],
-        answered: dict[int, str], stop: Callable[[], bool],
+        answered: dict[int, str], failed: Container[int] = (), stop: Callable[[], bool],
     ) -> None:  # fmt: skip
         settings = engine.settings
         self.engine, self._lines, self._name, self._form = engine, lines, name, settings.format
         self._prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model)
         self._order = (AtOnce if settings.unordered else InOrder)(write)
-        self._bound, self._answered, self._stop = bound, answered, stop
+        self._bound, self._answered, self._failed, self._stop = bound, answered, failed, stop
         self._jobs: dict[Job, tuple[dict[str, Any], int]] = {}
         self._last = 0
         self.totals = Totals()
@@ -43,6 +43,8 @@ class Run:
         """Rows read so far."""
         self.bytes_done = 0
         """Bytes of input whose rows need no more work."""
+        self.failed_before = 0
+        """Rows that an earlier run could not answer, and that were not tried again."""
         self._given_up = False
         self.changed = 0
         """Rows that an earlier run answered when they were others."""
@@ -94,6 +96,7 @@ class Run:
         known = self._answered.pop(index, None)
         if known == head["hash"]:
             self.totals.skipped += 1
+            self.failed_before += index in self._failed
             self.bytes_done += size
             self._order.put(index, "")
             return

@@ -44,7 +44,7 @@ class Prompts:
             if not isinstance(content, str):
                 raise UsageError(f"messages: {why}")
             if system is not None:
-                raise UsageError(f"-sys/--system-prompt: {why}")
+                raise UsageError(f"{settings.origins.get('system_prompt', 'system_prompt')}: {why}")
             return plain_tokens(vocab, content)
         messages = [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
         if system is not None and messages[0]["role"] != "system":

@@ -73,7 +73,7 @@ def batch(given: dict[str, Any]) -> int:
         lines = Lines(fd, 2 * engine.n_rows)
         run = Run(
             engine, lines, write, name=name, bound=bound, answered=journal.answered if journal else {},
-            stop=lambda: received.signal is not None,
+            failed=journal.failed if journal else (), stop=lambda: received.signal is not None,
         )  # fmt: skip
         try:
             if not settings.quiet:
@@ -88,25 +88,28 @@ def batch(given: dict[str, Any]) -> int:
             raise FileError(f"{name or 'standard input'}: {error.strerror}") from None
         except SpecError:
             watch.close()
-            say(_how_to_go_on(settings, written + run.totals.skipped))
+            say(_how_to_go_on(settings, written + run.totals.skipped, journal))
             raise
         watch.close()
         _report(run, settings, tell)
         if not run.complete:
-            say(_how_to_go_on(settings, written + run.totals.skipped))
+            say(_how_to_go_on(settings, written + run.totals.skipped, journal))
             raise received.error()
+        if journal and journal.answered:
+            say(f"{_rows(len(journal.answered))} of {settings.output} are of no row of this input, and stay")
+        if run.failed_before:
+            say(f"error: {_rows(run.failed_before)} failed in an earlier run (--retry-errors tries again)")
         if run.totals.failed:
-            rows = "row" if run.totals.failed == 1 else "rows"
-            say(f"error: {run.totals.failed} {rows} failed: the records with the key error say why")
-            return SOME_FAILED
-    return 0
+            say(f"error: {_rows(run.totals.failed)} failed: the records with the key error say why")
+        return SOME_FAILED if run.totals.failed or run.failed_before else 0
+
+
+def _rows(n: int) -> str:
+    return "1 row" if n == 1 else f"{n} rows"
 
 
 def _go_on(run: Run, lines: Lines, watch: Watch, received: Received) -> None:
-    """Run to the end, or until a second signal: the first one lets the rows that run finish.
-
-    Raises Interrupted.
-    """
+    """Run to the end, or until a second signal: the first one lets the rows that run finish."""
 
     def wait() -> Line | None:
         """Nothing runs: a signal ends it at once."""
@@ -121,12 +124,9 @@ def _go_on(run: Run, lines: Lines, watch: Watch, received: Received) -> None:
             watch.update(run)
             if received.signal and run.running and not told:
                 told = True
-                rows = (
-                    "1 row (once more stops it)" if run.running == 1 else f"{run.running} rows (once more stops them)"
-                )
-                watch.say(f"interrupted: finishing {rows}")
+                watch.say(f"interrupted: finishing {_rows(run.running)} (once more stops at once)")
     except Interrupted:
-        raise received.error() from None
+        run.engine.scheduler.drop()
     finally:
         received.finishing = False
 
@@ -172,10 +172,10 @@ def _journal(settings: Settings, bound: dict[str, Any], stack: ExitStack) -> Jou
     return journal
 
 
-def _how_to_go_on(settings: Settings, n: int) -> str:
+def _how_to_go_on(settings: Settings, n: int, journal: Journal | None) -> str:
     """What was saved and how the rest is had."""
-    rows = "1 row is" if n == 1 else f"{n} rows are"
-    if settings.output is None:
+    rows = f"{_rows(n)} {'is' if n == 1 else 'are'}"
+    if journal is None:
         return f"{rows} written; with -o FILE a run can be gone on with"
     args = [*sys.argv[1:], *(() if settings.resume else ("--resume",))]
     return f"{rows} in {settings.output}; go on with: spec-cli {shlex.join(args)}"
@@ -194,8 +194,7 @@ def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
         for line in statistics_lines(totals.by_drafter, calls):
             tell(line)
     if run.changed:
-        rows = "1 row was another" if run.changed == 1 else f"{run.changed} rows were others"
-        tell(f"{rows} when it was answered: answered again")
+        tell(f"{_rows(run.changed)} changed since an earlier run, answered again")
     if settings.stats:
         numbers = json.dumps(totals.as_json(passes, calls, run.engine.n_rows), indent=1)
         try:

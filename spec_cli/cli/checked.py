@@ -60,6 +60,10 @@ def checked(settings: Settings) -> Settings:
         "standard input": 0, "standard error": 2,
     }  # fmt: skip
     outputs = {"-o/--output": settings.output, "--stats": settings.stats}
+    if settings.output and settings.stats:
+        beside = settings.output.with_name(settings.output.name + ".meta.json")
+        if os.path.realpath(settings.stats) in (os.path.realpath(settings.output), os.path.realpath(beside)):
+            raise UsageError(f"--stats: {settings.stats} is written by -o {settings.output} too")
     for flag, path in outputs.items():
         if path and os.path.isfile(path):
             others = inputs if flag == "-o/--output" else {**inputs, "-o": settings.output}

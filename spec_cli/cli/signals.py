@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ class Received:
 
     patient: the code that runs looks for the stop by itself (llama.cpp's passes and loading). Where
     it does not, a signal raises Interrupted: Python would start a blocked write or open again.
-    finishing: a first signal only asks; it takes a second one to stop what runs.
+    finishing: while patient, a first signal only asks; it takes a second one to stop what runs.
     """
 
     signal: int | None = None
@@ -56,14 +57,14 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
         heard = 0
         while reader.recv(1) != b"\0":
             heard += 1
-            if heard > received.finishing:
+            if heard > (received.finishing and received.patient):
                 stop()
 
     def handle(number: int, frame: FrameType | None) -> None:
         first = received.signal is None
         if first:
             received.signal = number
-            if received.finishing:
+            if received.finishing and received.patient:
                 return
         stop()
         if received.stopped:
@@ -72,6 +73,12 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
         if not received.patient:
             raise received.error()
 
+    def unraisable(problem: sys.UnraisableHookArgs) -> None:
+        """A signal's exception inside a callback from C ends there; `stop` was called."""
+        if not isinstance(problem.exc_value, KeyboardInterrupt | Interrupted):
+            old_hook(problem)
+
+    old_hook, sys.unraisablehook = sys.unraisablehook, unraisable
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
@@ -82,6 +89,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
         for number, handler in old.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(old_fd)
+        sys.unraisablehook = old_hook
         writer.send(b"\0")
         thread.join()
         reader.close()

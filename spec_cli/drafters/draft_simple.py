@@ -69,7 +69,8 @@ class DraftSimple:
         return [Draft(g, self.name) if len(g) >= max(1, self._n_min) else Draft() for g in guesses]
 
     def accepted(self, sequence: Live, n: int) -> None:
-        """Nothing to learn: the next pass takes back what was wrong."""
+        """The draft model's own guesses went wrong with the target's."""
+        self._model.settle(sequence.id, self._readable(sequence.tokens))
 
     def _pick(self, logits: Any) -> int | None:
         """The likeliest token, None when it is less likely than p_min."""

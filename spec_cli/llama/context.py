@@ -57,7 +57,7 @@ class ContextParams:
     def c(self) -> Any:
         """As llama.cpp's struct, with the values of its tools where the library's defaults differ."""
         params = C.llama_context_default_params()
-        params.n_ctx = self.n_ctx * self.n_sequences
+        params.n_ctx = -(-self.n_ctx // 256) * 256 * self.n_sequences  # llama.cpp would round the product only
         params.n_batch, params.n_ubatch = self.n_batch, min(self.n_ubatch, self.n_batch)
         params.n_seq_max, params.kv_unified = self.n_sequences + self.n_spare, True
         outputs = max(self.n_outputs, params.n_seq_max)  # fewer are an assertion

@@ -59,7 +59,8 @@ class Model:
         self.adapters: list[tuple[Any, float]] = []
         for file, scale in how.lora if how and not dry else ():
             self.adapters.append((self._adapter(file), scale))
-        self.can_drop_suffix = not (C.llama_model_is_recurrent(self.handle) or C.llama_model_is_hybrid(self.handle))
+        self.recurrent: bool = C.llama_model_is_recurrent(self.handle)
+        self.can_drop_suffix = not (self.recurrent or C.llama_model_is_hybrid(self.handle))
 
     def _adapter(self, path: Path) -> Any:
         """A LoRA; it lives as long as the model. Raises FileError."""

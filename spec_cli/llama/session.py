@@ -8,6 +8,7 @@ the memory holds, also after an error, an abort or a refused removal.
 from __future__ import annotations
 
 import ctypes
+import math
 from array import array
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
@@ -75,8 +76,8 @@ class Session:
         self.abort = Abort() if abort is None else abort
         C.llama_set_abort_callback(self._ctx, self.abort.callback, self.abort.data)
         self.n_vocab = model.vocab.size
-        self._n_cells: int = C.llama_n_ctx(self._ctx)
-        self.n_ctx = self._n_cells // params.n_sequences
+        self.n_ctx: int = C.llama_n_ctx(self._ctx) // params.n_sequences
+        self._n_cells = math.inf if model.recurrent else self.n_ctx * params.n_sequences  # a state takes no positions
         self.can_share = not model.n_swa or params.swa_full  # a window's cells can't be given back while shared
         self.n_batch: int = C.llama_n_batch(self._ctx)
         self.n_ubatch: int = C.llama_n_ubatch(self._ctx)
@@ -176,8 +177,16 @@ class Session:
         for sequence in range(len(self._held)):
             self._cut(sequence, 0)
 
+    def settle(self, sequence: int, text: array[int]) -> None:
+        """Drop the rejected guesses of a text now, where the next pass of another would free what it still needs.
+
+        A sliding window gives away what the newest position no longer looks at, were it a guess.
+        """
+        if self.model.n_swa and self.model.can_drop_suffix:
+            self._cut(sequence, common_prefix(self._held[sequence].tokens, text))
+
     @property
-    def free_cells(self) -> int:
+    def free_cells(self) -> float:
         """Positions that no text takes, at least: shared ones are counted for each."""
         return self._n_cells - sum(len(held.tokens) for held in self._held)
 
