@@ -53,17 +53,22 @@ def built_in_models() -> dict[str, Values]:
     return {"demo": {"model": str(path), **guesses}}
 
 
+def default_path(asked: Path | None, env: Mapping[str, str]) -> Path:
+    """The models.toml of a run, whether it is there or not."""
+    wanted = asked or (Path(env["SPEC_CLI_CONFIG"]) if env.get("SPEC_CLI_CONFIG") else None)
+    return wanted or Path(typer.get_app_dir("spec-cli")) / "models.toml"
+
+
 def load(asked: Path | None, env: Mapping[str, str]) -> ModelsFile:
     """The models.toml that was asked for, else the user's, else an empty one.
 
     Raises FileError when an asked one cannot be read, UsageError for what it must not hold.
     """
-    wanted = asked or (Path(env["SPEC_CLI_CONFIG"]) if env.get("SPEC_CLI_CONFIG") else None)
-    path = wanted or Path(typer.get_app_dir("spec-cli")) / "models.toml"
+    wanted, path = asked or env.get("SPEC_CLI_CONFIG"), default_path(asked, env)
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
-        if wanted is None:
+        if not wanted:
             return ModelsFile()
         raise FileError(f"--config: {path} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -13,6 +13,7 @@ from spec_cli import __version__
 from spec_cli.cli.argv import HELP, plain
 from spec_cli.cli.batch import batch
 from spec_cli.cli.generate import generate
+from spec_cli.cli.models import app as models
 from spec_cli.cli.options import PanelCommand, with_options
 from spec_cli.cli.terminal import abandon_stdout, say
 from spec_cli.errors import FileError, Interrupted, SpecError, UsageError
@@ -26,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": list(HELP)},
 )
 COMMANDS = (generate, batch)
+app.add_typer(models, name="models")
 NAMES = tuple(command.__name__ for command in COMMANDS)
 for command in COMMANDS:
     usage = "[OPTIONS] [FILE]" if command is batch else "[OPTIONS]"
@@ -49,12 +51,16 @@ def _arguments(args: Seq[str]) -> list[str]:
     first, *rest = args
     if first in NAMES:
         return [first, *plain(rest, first)]
-    if first in ("--version", *HELP) or first.startswith(("--install-completion", "--show-completion")):
+    if (
+        first == "models"
+        or first in ("--version", *HELP)
+        or first.startswith(("--install-completion", "--show-completion"))
+    ):
         return list(args)
     if first.startswith("-"):
         plain(args)  # a mistake in the flags is the more useful answer
         raise UsageError(f"no command given: try spec-cli generate {shlex.join(args)}")
-    raise UsageError(f"unknown command: {first} (commands: {', '.join(NAMES)})")
+    raise UsageError(f"unknown command: {first} (commands: {', '.join((*NAMES, 'models'))})")
 
 
 def run(args: Seq[str]) -> int:
