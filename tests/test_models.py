@@ -15,7 +15,8 @@ def file(tmp_path: Path) -> Path:
     tiny.clock(tmp_path / "a.gguf")
     path = tmp_path / "models.toml"
     path.write_text(
-        '[defaults]\ntemp = 0.5\n[models.a]\nmodel = "a.gguf"\ntop-k = 7\nstop = ["\\n"]\n[models.gone]\nmodel = "b.gguf"\n'
+        '[defaults]\ntemp = 0.5\n[models.a]\nmodel = "a.gguf"\ntop-k = 7\nstop = ["\\n"]\n'
+        '[models.gone]\nmodel = "b.gguf"\n'
     )
     return path
 

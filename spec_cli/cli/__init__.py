@@ -51,11 +51,9 @@ def _arguments(args: Seq[str]) -> list[str]:
     first, *rest = args
     if first in NAMES:
         return [first, *plain(rest, first)]
-    if (
-        first == "models"
-        or first in ("--version", *HELP)
-        or first.startswith(("--install-completion", "--show-completion"))
-    ):
+    if first == "models":
+        return list(args) if rest else ["models", "--help"]
+    if first in ("--version", *HELP) or first.startswith(("--install-completion", "--show-completion")):
         return list(args)
     if first.startswith("-"):
         plain(args)  # a mistake in the flags is the more useful answer
