@@ -642,7 +642,7 @@ class Settings:
     )
     spec_type: tuple[str, ...] | None = option(
         None, "--spec-type", panel=SPECULATION, metavar="TYPE,...", env="LLAMA_ARG_SPEC_TYPE", parse=read_types,
-        row=(),
+        row=(), choices=("none", "draft-simple", "ngram-simple"),
         shown="draft-simple with -md, else ngram-simple capped at 8",
         help="How to guess: none, draft-simple, ngram-simple; the first in llama.cpp's order that has a guess wins.",
     )

@@ -36,6 +36,7 @@ def outside() -> list[tuple[str, str]]:
 
 NUMBERS = [name for name, flag in flags().items() if flag.low is not None]
 CHOICES = [name for name, flag in flags().items() if flag.choices or (flag.parse and flag.low is None)]
+CHOICES = [name for name in CHOICES if not name.startswith("device")]  # the build knows the words
 
 
 @pytest.fixture
@@ -95,13 +96,7 @@ def test_an_unknown_word_is_named_with_what_there_is(models: Path, told: Callabl
     line = told("-m", models / "clock.gguf", flags()[name].name, "q9_9", field=name)
     assert flags()[name].name in line
     assert "q9_9" in line
-    assert {
-        "flash_attn": "auto",
-        "spec_type": "ngram-simple",
-        "format": "jsonl",
-        "samplers": "top_k",
-        "sampler_seq": "k (top_k)",
-    }.get(name, "q8_0") in line
+    assert (flags()[name].choices or (flags()[name].metavar,))[-1] in line
 
 
 def test_every_flag_with_a_value_says_when_it_is_missing(told: Callable[..., str]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli.argv import HELP, plain
+from spec_cli.cli.argv import HELP, HELP_ALL, plain
 from spec_cli.cli.batch import batch
 from spec_cli.cli.generate import generate
 from spec_cli.cli.models import app as models
@@ -50,6 +50,7 @@ def _arguments(args: Seq[str]) -> list[str]:
         return ["--help"]
     first, *rest = args
     if first in NAMES:
+        PanelCommand.everything = HELP_ALL in rest
         return [first, *plain(rest, first)]
     if first == "models":
         return list(args) if rest else ["models", "--help"]

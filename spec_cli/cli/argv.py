@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence as Seq
 
+from spec_cli.cli.refused import REFUSED
 from spec_cli.errors import UsageError
 from spec_cli.settings import flags, is_switch
 
@@ -21,11 +22,12 @@ REMOVED = {
     "--spec-ngram-min-hits": "the respective --spec-ngram-*-min-hits",
 }
 HELP = ("-h", "--help")
+HELP_ALL = "--help-all"
 
 
 def _spellings(command: str) -> dict[str, tuple[str, bool, bool]]:
     """Spelling -> (canonical flag, whether it takes a value, whether it turns a switch off)."""
-    known = dict.fromkeys(HELP, ("--help", False, False))
+    known = dict.fromkeys((*HELP, HELP_ALL), ("--help", False, False))
     for field, flag in flags(command).items():
         for name in flag.names:
             known[name] = (flag.name, not is_switch(field), False)
@@ -57,6 +59,8 @@ def plain(args: Seq[str], command: str = "generate") -> list[str]:
             name, has_value = name.replace("_", "-"), bool(equals)
         if name in REMOVED:
             raise UsageError(f"{name}: the argument has been removed. use {REMOVED[name]}")
+        if name in REFUSED and name not in known:
+            raise UsageError(f"{name}: llama.cpp has it, spec-cli has not: {REFUSED[name]}")
         if name not in known:
             owner = next((c for f in flags().values() if name in f.names for c in f.commands), None)
             near = difflib.get_close_matches(name, [k for k in known if len(k) > 2], n=1)
