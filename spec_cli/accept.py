@@ -23,8 +23,9 @@ def match(sequence: Live, draft: Draft, rows: Rows) -> tuple[array[int], int]:
             sequence.end("stop")
             break
         kept.append(token)
-        sequence.push(token)
-        if i == len(draft) or token != draft.tokens[i]:
+        guessed = i < len(draft) and token == draft.tokens[i]
+        sequence.push(token, "accepted" if guessed else "corrected" if i < len(draft) else "plain")
+        if not guessed:
             break
         accepted += 1
         if sequence.finish:

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from spec_cli.tokens import tokens
+from spec_cli.tokens import Kind, tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Live(Prompt, Protocol):
     def sample(self, row: Row) -> int | None:
         """The target's own choice at this row; None when no candidate is finite."""
 
-    def push(self, token: int) -> None:
+    def push(self, token: int, kind: Kind) -> None:
         """Take one token into the text; sets `finish` when it ends it."""
 
     def end(self, reason: str) -> None:

@@ -27,6 +27,7 @@ from spec_cli.scheduler import Job, Scheduler
 from spec_cli.sequence import Sequence
 from spec_cli.settings import RANDOM_SEED, Settings, seed_of
 from spec_cli.stats import Stats
+from spec_cli.tokens import Kind
 from spec_cli.values import read
 
 # common/common.cpp, common_init_sampler_from_model: what a file suggests where nothing was said.
@@ -129,8 +130,9 @@ class Engine:
         return self.scheduler.drafter
 
     def start(
-        self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None
-    ) -> Job:
+        self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None,
+        mark: Callable[[Kind], None] = lambda kind: None,
+    ) -> Job:  # fmt: skip
         """Queue one prompt; `scheduler.step` goes on with it.
 
         Raises PromptError when the prompt does not fit the context, UsageError for what it asks in vain.
@@ -147,6 +149,7 @@ class Engine:
         s = Sequence(
             prompt, Sampler(self.vocab, settings, seed, prompt), self.vocab, seed=seed, n_predict=settings.predict,
             n_ctx=self.target.n_ctx, types=types, n_max=n_max, stops=settings.stop, special=settings.special, emit=emit,
+            mark=mark,
             logprobs=None if settings.logprobs is None else LogProbs(self.vocab, settings.logprobs),
         )  # fmt: skip
         job = Job(s)
@@ -169,13 +172,15 @@ class Engine:
         return types if asked else (), asked
 
     def generate(
-        self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None
-    ) -> Answer:
-        """Answer one prompt. An interruption (the abort byte) ends the text, it does not raise.
+        self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None,
+        mark: Callable[[Kind], None] = lambda kind: None,
+    ) -> Answer:  # fmt: skip
+        """Answer one prompt. emit gets the text as it is made, mark before it the kind of its tokens.
 
+        An interruption (the abort byte) ends the text, it does not raise.
         Raises PromptError when the prompt does not fit the context.
         """
-        job, reused = self.start(prompt, settings, emit), self.target.graphs_reused
+        job, reused = self.start(prompt, settings, emit, mark), self.target.graphs_reused
         try:
             while not job.s.finish:
                 self.scheduler.step()

@@ -11,6 +11,7 @@ from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.sampler import Sampler
 from spec_cli.llama.vocab import Vocab
 from spec_cli.text import TextStream
+from spec_cli.tokens import Kind
 
 
 class Sequence:
@@ -25,13 +26,13 @@ class Sequence:
         self, prompt: array[int], sampler: Sampler, vocab: Vocab, *, seed: int, n_predict: int, n_ctx: int,
         types: tuple[str, ...] = (), n_max: int | None = None,
         stops: Seq[str] = (), special: bool = False, emit: Callable[[str], None] = lambda text: None,
-        logprobs: LogProbs | None = None,
+        logprobs: LogProbs | None = None, mark: Callable[[Kind], None] = lambda kind: None,
     ) -> None:  # fmt: skip
         self.id, self.tokens, self.n_prompt = -1, prompt[:], len(prompt)
         self.seed, self.types, self.n_max = seed, types, n_max
         self.limit = 0
         self.finish: str | None = None
-        self.text = TextStream(stops, emit)
+        self.text = TextStream(stops, emit, mark)
         self._sampler, self._vocab, self._special = sampler, vocab, special
         self._n_ctx, self._logprobs = n_ctx, logprobs
         self._ends = array("q")  # for each answer token: bytes of text up to and with it
@@ -67,14 +68,14 @@ class Sequence:
             self._logprobs.add(row, token)  # type: ignore[arg-type]
         return token
 
-    def push(self, token: int) -> None:
+    def push(self, token: int, kind: Kind = "plain") -> None:
         """Take a sampled token. A stop wins over the length on the same token."""
         self.tokens.append(token)
         ended = self._vocab.is_end(token)
         if not ended or self._special:
             piece = self._vocab.piece(token, self._special)
             self._ends.append(len(piece) + (self._ends[-1] if self._ends else 0))
-            ended = self.text.feed(piece) or ended
+            ended = self.text.feed(piece, kind) or ended
         if ended:
             self.end("stop")
         elif self.remaining == 0:

@@ -677,6 +677,11 @@ class Settings:
         None, "--logprobs", panel=OUTPUT, metavar="K", low=0, high=MOST_LOGPROBS, row=("n_probs",),
         help="With --json: the log probability of each token, and of the K likeliest at its place.",
     )
+    color: str = option(
+        "off", "-co", "--color", panel=OUTPUT, metavar="on|off|auto", choices=("on", "off", "auto"),
+        commands=GENERATE_ONLY,
+        help="Colour the answer by who guessed it; auto: on a terminal, unless NO_COLOR is set.",
+    )
     special: bool = option(False, "-sp", "--special", panel=OUTPUT, row=(), help="Print control tokens.")
     output: Path | None = option(
         None, "-o", "--output", "--output-file", panel=OUTPUT, metavar="FILE", command_line_only=True,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from array import array
+from typing import Literal
 
 import numpy as np
+
+Kind = Literal["plain", "accepted", "corrected"]
+"""A token that nobody guessed, a guess that was right, what the target said instead of a wrong one."""
 
 
 def tokens(ids: object = ()) -> array[int]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from spec_cli.accept import match
 from spec_cli.contracts import Draft, Live, Pass, Prompt
 from spec_cli.speculate import speculate
-from spec_cli.tokens import common_prefix, tokens
+from spec_cli.tokens import Kind, common_prefix, tokens
 
 N_VOCAB = 5
 
@@ -62,7 +62,7 @@ class Text:
         p = np.exp(row.logits)
         return int(np.searchsorted(np.cumsum(p / p.sum()), self.rng.random() * (1 - 1e-12)))
 
-    def push(self, token: int) -> None:
+    def push(self, token: int, kind: Kind) -> None:
         self.tokens.append(token)
         self.left -= 1
         if not self.left:

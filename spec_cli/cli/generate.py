@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spec_cli.cli.checked import checked
 from spec_cli.cli.prompt import user_text
 from spec_cli.cli.signals import interruptible
-from spec_cli.cli.terminal import Output, quiet, say
+from spec_cli.cli.terminal import LEGEND, STYLES, Output, quiet, say, wants_color
 from spec_cli.config import resolve
 from spec_cli.errors import Interrupted, UsageError
 from spec_cli.settings import Settings
@@ -19,6 +19,7 @@ from spec_cli.settings import Settings
 if TYPE_CHECKING:
     from spec_cli.answer import Answer
     from spec_cli.engine import Engine
+    from spec_cli.tokens import Kind
 
 
 def generate(given: dict[str, Any]) -> None:
@@ -41,9 +42,16 @@ def generate(given: dict[str, Any]) -> None:
         abort = Abort()
         received = stack.enter_context(interruptible(abort.set))
 
+        color = not settings.json and settings.output is None and wants_color(settings.color)
+        style = ""
+
+        def mark(kind: Kind) -> None:
+            nonlocal style
+            style = STYLES[kind] if color else ""
+
         def emit(piece: str) -> None:
             received.patient = False
-            output.write(piece)
+            output.write(piece, style)
             received.patient = True
 
         received.patient = True
@@ -54,8 +62,10 @@ def generate(given: dict[str, Any]) -> None:
         received.patient = False
         prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model)
         tokens = prompts.tokens(text, settings)
+        if color:
+            tell(LEGEND)
         received.patient = True
-        answer = engine.generate(tokens, emit=_ignore if settings.json else emit)
+        answer = engine.generate(tokens, emit=_ignore if settings.json else emit, mark=mark)
         received.patient = False
         if settings.json:
             output.write(json.dumps(answer.as_json(), ensure_ascii=False) + "\n")

@@ -34,6 +34,17 @@ def quiet(line: str) -> None:
     """Say nothing."""
 
 
+STYLES = {"plain": "", "accepted": "\x1b[32m", "corrected": "\x1b[33m"}  # by tokens.Kind
+LEGEND = "colours: green for accepted guesses, yellow for corrections, none for tokens that nobody guessed"
+
+
+def wants_color(asked: str) -> bool:
+    """Whether standard output is coloured: on, off, or auto (a terminal that can, and no NO_COLOR)."""
+    if asked == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return asked == "on"
+
+
 class Output:
     """Where the answer goes: strict UTF-8, unwrapped, written as it is made.
 
@@ -54,14 +65,15 @@ class Output:
         if path is not None:
             require_writable(path, "-o/--output")
 
-    def write(self, text: str) -> None:
-        """Write and flush."""
+    def write(self, text: str, style: str = "") -> None:
+        """Write and flush. style: a terminal's control sequence for the text."""
         if self._stuck:
             return
         try:
             if self._file is None:
                 self._file = self._path.open("wb") if self._path else sys.stdout.buffer
-            self._file.write(self._clean(text).encode("utf-8", "replace"))
+            styled = f"{style}{self._clean(text)}\x1b[0m" if style and text else self._clean(text)
+            self._file.write(styled.encode("utf-8", "replace"))
             self._file.flush()
         except BrokenPipeError:
             raise
