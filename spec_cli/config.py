@@ -148,16 +148,18 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
             layers.add(2, name, False, f"environment variable {negated}")
         if name in given:
             layers.add(3, name, given[name], _spelling(name))
-    named = _named_model(layers.values.get("model"), models)
+    named = None if _from_hub(layers) else _named_model(layers.values.get("model"), models)
     if named:
         own = _Layers(())
         inside = file.path if named in file.models else None
         own.add_table(1, models[named], inside, f"[models.{named}]")
-        if "model" not in own.values:
+        if "model" not in own.values and "hf_repo" not in own.values:
             raise UsageError(f"{file.path} [models.{named}]: no model")
         for name, value in own.values.items():
             if name == "model" or layers.ranks.get(name, -1) < 1:
                 layers.values[name], layers.origins[name], layers.ranks[name] = value, own.origins[name], 1
+        if "model" not in own.values:
+            del layers.values["model"]
     # -md given closer to the person than the type means that they want the draft model used
     ranks = layers.ranks
     if "spec_type" in ranks and ranks.get("model_draft", -1) > ranks["spec_type"]:
@@ -167,6 +169,21 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
             raise UsageError("-q and -v exclude each other")
         layers.values[min("quiet", "verbose", key=ranks.__getitem__)] = False
     return Settings(**{**layers.values, "config": file.path}, origins=layers.origins)
+
+
+def _from_hub(layers: _Layers) -> bool:
+    """Whether the target is that of -hf: the closer one of -m and -hf counts."""
+    ranks = layers.ranks
+    if "hf_repo" not in ranks:
+        return False
+    if ranks.get("model") == ranks["hf_repo"]:
+        raise UsageError(f"{layers.origins['model']} and {layers.origins['hf_repo']}: give one of them")
+    if ranks.get("model", -1) > ranks["hf_repo"]:
+        del layers.values["hf_repo"], layers.origins["hf_repo"]
+        return False
+    layers.values.pop("model", None)
+    layers.origins.pop("model", None)
+    return True
 
 
 def _named_model(asked: Path | None, models: Mapping[str, Values]) -> str | None:

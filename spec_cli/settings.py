@@ -202,6 +202,28 @@ class Settings:
         help="A small GGUF of the same vocabulary that guesses. Alone it means --spec-type draft-simple "
         "(llama.cpp ignores it then).",
     )
+    hf_repo: str | None = option(
+        None, "-hf", "-hfr", "--hf-repo", panel=MODEL, metavar="USER/REPO[:QUANT]", env="LLAMA_ARG_HF_REPO",
+        help="Download the target from Hugging Face, if it is not cached: of its files the one of this quantisation, "
+        "else Q4_K_M, Q8_0 or the first.",
+    )
+    hf_file: str | None = option(
+        None, "-hff", "--hf-file", panel=MODEL, metavar="FILE", env="LLAMA_ARG_HF_FILE",
+        help="This file of the -hf repository.",
+    )
+    hf_repo_draft: str | None = option(
+        None, "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf", panel=MODEL, metavar="USER/REPO[:QUANT]",
+        env="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
+        help="The same for the draft model; -md is then the name of a file there.",
+    )
+    hf_token: str | None = option(
+        None, "-hft", "--hf-token", panel=MODEL, metavar="TOKEN", env="HF_TOKEN", command_line_only=True,
+        help="Token for private repositories.",
+    )
+    offline: bool = option(
+        False, "--offline", panel=MODEL, env="LLAMA_ARG_OFFLINE",
+        help="Use what is cached; the network is not touched.",
+    )
     gpu_layers: int = option(
         -1, "-ngl", "--gpu-layers", "--n-gpu-layers", panel=MODEL, metavar="N|auto|all",
         env="LLAMA_ARG_N_GPU_LAYERS", parse=read_layers, low=-2, high=INT32, shown="auto",

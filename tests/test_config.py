@@ -127,7 +127,9 @@ def test_the_example_names_every_key_and_loads() -> None:
     data = tomllib.loads(EXAMPLE.read_text())
     for name in data["models"]:
         s = settings(EXAMPLE, model=name)
-        assert s.model == EXAMPLE.parent / data["models"][name]["model"]
+        wanted = data["models"][name].get("model")
+        assert s.model == (EXAMPLE.parent / wanted if wanted else None)
+        assert (s.hf_repo is not None) == (wanted is None)
     used = set(data["defaults"]).union(*data["models"].values())
     assert used == {flag.keys[0] for flag in flags().values() if flag.keys}
 

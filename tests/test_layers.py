@@ -18,7 +18,7 @@ LAYERS = [
     {"plan", "scheduler"},
     {"answer"},
     {"engine"},
-    {"config", "chat"},
+    {"config", "chat", "hub"},
     {"batch"},
     {"render"},
     {"cli"},

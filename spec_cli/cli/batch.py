@@ -18,6 +18,7 @@ from spec_cli.cli.signals import Received, interruptible
 from spec_cli.cli.terminal import Output, quiet, require_writable, same_file, say
 from spec_cli.config import resolve
 from spec_cli.errors import FileError, Interrupted, SpecError, UsageError
+from spec_cli.hub import fetched
 from spec_cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def batch(given: dict[str, Any]) -> int:
     """
     settings = checked(resolve(given, os.environ))
     tell = quiet if settings.quiet else say
+    settings = fetched(settings, tell)
     with ExitStack() as stack:
         fd, name = _source(settings, stack)
         bound = binding(settings)

@@ -14,6 +14,7 @@ from spec_cli.cli.signals import interruptible
 from spec_cli.cli.terminal import LEGEND, STYLES, Output, quiet, say, wants_color
 from spec_cli.config import resolve
 from spec_cli.errors import Interrupted, UsageError
+from spec_cli.hub import fetched
 from spec_cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def generate(given: dict[str, Any]) -> None:
     if settings.logprobs is not None and not settings.json:
         raise UsageError(f"{settings.origins.get('logprobs', '--logprobs')}: needs --json to be printed in")
     tell = quiet if settings.quiet else say
+    settings = fetched(settings, tell)
     with ExitStack() as stack:
         output = stack.enter_context(Output(settings.output))
         from spec_cli.chat.prompt import Prompts  # these load numpy and llama.cpp: only now

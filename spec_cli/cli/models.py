@@ -32,8 +32,8 @@ def list_(config: Config = None) -> None:
     rows = []
     for name in models:
         settings = resolve({"model": name, **({"config": config} if config else {})}, os.environ)
-        missing = "" if settings.model and settings.model.is_file() else "  (no such file)"
-        rows.append(f"{name:<{width}}  {settings.model}{missing}")
+        missing = "" if settings.hf_repo or (settings.model and settings.model.is_file()) else "  (no such file)"
+        rows.append(f"{name:<{width}}  {settings.hf_repo or settings.model}{missing}")
     _print(rows)
 
 

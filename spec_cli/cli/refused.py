@@ -19,8 +19,7 @@ _WHY = {
     "samplers run on the CPU": "-bs --backend-sampling",
     "it would print an acceptance that nobody measured": "--spec-synth-len --spec-synth-rates",
     "templates are always Jinja": "--jinja --no-jinja",
-    "files are not downloaded": """
-        -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -hfd -hfrd --hf-repo-draft -mu --model-url""",
+    "use -hf": "-mu --model-url",
     "not built": "--control-vector --control-vector-scaled --control-vector-layer-range --rpc --infill --spec-default",
 }
 REFUSED = {flag: why for why, flags in _WHY.items() for flag in flags.split()}

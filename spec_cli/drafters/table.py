@@ -127,7 +127,7 @@ def choose(settings: Settings, *, target_nextn: int, draft_arch: str | None, dra
 
 def _origin(settings: Settings, field: str, flag: str) -> str:
     origin = settings.origins.get(field, flag)
-    return f"from {flag if origin.startswith('-') else origin}"
+    return f"from {flag if origin.startswith(flag) else origin}"
 
 
 def _plain_draft(settings: Settings, arch: str, nextn: int = 0) -> None:
