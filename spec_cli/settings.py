@@ -291,7 +291,8 @@ class Settings:
         help="--cpu-moe for the draft model.",
     )
     n_cpu_moe_draft: int = option(
-        0, "-ncmoed", "--n-cpu-moe-draft", "--spec-draft-n-cpu-moe", panel=MODEL, metavar="N",
+        0, "-ncmoed", "--n-cpu-moe-draft", "--spec-draft-n-cpu-moe",
+        "--spec-draft-ncmoe", panel=MODEL, metavar="N",
         env="LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE", low=0, high=INT32,
         help="--n-cpu-moe for the draft model.",
     )

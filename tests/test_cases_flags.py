@@ -349,3 +349,26 @@ def test_a_draft_that_never_helps_is_said_once(models: Path) -> None:
     assert len(hints[25]) == 1
     assert "276" in hints[25][0]
     assert (hints[12], hints[40]) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["draft-mtp", "draft-eagle3", "draft-dflash", "draft-dspark", "ngram-cache"])
+@pytest.mark.parametrize("draft", [None, "const_j.gguf"])
+def test_a_type_that_cannot_run_is_refused_with_those_that_can(models: Path, kind: str, draft: str | None) -> None:
+    """B35: no core dump, no fallback, with a plain model as the head and without any."""
+    args = ("-md", models / draft) if draft else ()
+    line = refused(generate(models / "clock.gguf", *args, "-p", "abc", "--spec-type", kind), 2)
+    assert f"--spec-type: {kind} cannot be run yet; what can: none, ngram-simple, draft-simple" in line
+
+
+def test_a_missing_or_unwilling_template_says_what_to_do(models: Path, smol: Path, tmp_path: Path) -> None:
+    """B38: advice where there is none; the template's own words where it refuses the system role."""
+    done = generate(models / "clock.gguf", "-p", "abc", "-sys", "S")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "has no chat template (--chat-template gives one)" in said(done)[-1]
+    file = tmp_path / "t.jinja"
+    file.write_text(
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}x"
+    )
+    done = generate(smol, "-c", 512, "-p", "abc", "-sys", "S", "--chat-template-file", file)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert said(done)[-1] == "error: the model's chat template says: System role not supported"

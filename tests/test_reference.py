@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import pytest
 from cases import environment
 from conftest import cli
 
+from spec_cli.cli.argv import HELP, REMOVED, plain
 from spec_cli.cli.options import USUAL, flag_table
 from spec_cli.cli.refused import REFUSED
-from spec_cli.settings import flags
+from spec_cli.config import resolve
+from spec_cli.settings import Settings, flags, is_list, is_switch, kind_of
+from spec_cli.values import read
 
 README = Path(__file__).parents[1] / "README.md"
 PLACE = re.compile(r"(<!-- flags -->\n).*(<!-- /flags -->)", re.DOTALL)
@@ -50,6 +54,75 @@ def test_no_flag_is_both_known_and_refused() -> None:
         done = cli("generate", "-p", "abc", flag, "x")
         assert (done.returncode, done.stdout) == (2, b"")
         assert f"{flag}: llama.cpp has it, spec-cli has not: {REFUSED[flag]}" in done.stderr.decode()
+
+
+def test_every_flag_of_llama_cpps_tools_is_known_or_refused_by_name() -> None:
+    """llama_flags.txt: what llama-server, llama-completion and llama-speculative-simple list (commit 0c1e57098)."""
+    theirs = (Path(__file__).parent / "llama_flags.txt").read_text().split()
+    ours = {name for flag in flags().values() for name in (*flag.names, *flag.off)}
+    assert len(theirs) > 400
+    assert [name for name in theirs if name not in ours | {*REFUSED, *REMOVED, *HELP, "--version"}] == []
+    assert len(ours & set(theirs)) > 180
+
+
+SAMPLES: dict[str, object] = {
+    "model": "word.gguf", "gpu_layers": 7, "gpu_layers_draft": "all", "device": "CPU", "device_draft": "CPU",
+    "tensor_split": "3,1",
+    "override_tensor": ["a=CPU"], "override_tensor_draft": ["a=CPU"], "override_kv": ["a=int:1"], "lora": ["a.gguf"],
+    "lora_scaled": ["a.gguf:0.5"], "parallel": 3, "flash_attn": "on", "stop": ["x"], "samplers": "top_k;temperature",
+    "sampler_seq": "kt", "dry_sequence_breaker": ["x"], "logit_bias": ["3+1"], "spec_type": "none", "temp": 0.25,
+}  # fmt: skip
+
+
+def sample(name: str) -> object:
+    """A value that is allowed and is not the default."""
+    flag, default = flags()[name], getattr(Settings(), name)
+    if name in SAMPLES:
+        return SAMPLES[name]
+    if is_switch(name):
+        return not default
+    if flag.choices:
+        return next(choice for choice in flag.choices if choice != default)
+    if kind_of(name) in (int, float):
+        low, high = flag.low or 0, flag.high or 9
+        return next(n for n in (kind_of(name)(v) for v in (3, 1, 0.5, low)) if low <= n <= high and n != default)
+    return "word"
+
+
+@pytest.mark.parametrize("name", flags())
+def test_a_flag_means_the_same_from_every_place(tmp_path: Path, name: str) -> None:
+    """Each spelling on the command line, the environment variable, each key of models.toml."""
+    flag, value = flags()[name], sample(name)
+    command = (flag.commands or ("generate",))[0]
+    text = value if isinstance(value, str) else value[0] if isinstance(value, list) else f"{value}"
+    model = {} if name in ("model", "hf_repo", "config") else {"model": "m.gguf"}
+    right = read(name, value, "")
+    if name == "config":
+        (tmp_path / "word").write_text("")
+        text, right = str(tmp_path / "word"), tmp_path / "word"
+
+    def got(given: dict[str, object], env: dict[str, str]) -> object:
+        settings = resolve({**model, **given}, {"SPEC_CLI_CONFIG": "", **env})
+        assert name in settings.origins or name == "config"
+        return getattr(settings, name)
+
+    for spelling in flag.off if is_switch(name) and value is False else flag.names:
+        (word,) = plain([spelling] if is_switch(name) else [spelling, str(text)], command)
+        assert word == (
+            f"{flag.name}={text}" if not is_switch(name) else flag.name if value else f"--no-{flag.name[2:]}"
+        )
+    assert got({name: value if is_switch(name) else [text] if is_list(name) else str(text)}, {}) == right
+    if flag.env and name != "config":
+        assert got({}, {flag.env: str(text).lower() if is_switch(name) else str(text)}) == right
+    for key in flag.keys:
+        for table in ("defaults", "models.m"):
+            own = "" if name in ("model", "hf_repo") else 'model = "m.gguf"\n'
+            file = tmp_path / "models.toml"
+            file.write_text(f"[{table}]\n{own if table != 'defaults' else ''}{key} = {json.dumps(value)}\n")
+            asked = {} if table == "defaults" or (name == "hf_repo" and table == "defaults") else {"model": "m"}
+            settings = resolve({**(model if table == "defaults" else asked)}, {"SPEC_CLI_CONFIG": str(file)})
+            found = getattr(settings, name)
+            assert found == (tmp_path / right if isinstance(right, Path) else right), (table, key)
 
 
 @pytest.mark.parametrize(

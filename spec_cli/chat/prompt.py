@@ -40,7 +40,8 @@ class Prompts:
             most = f"{self._n_ctx} tokens of context hold (-c/--ctx-size)"
             raise PromptError(f"the prompt has {n_bytes} bytes, more than {most}")
         if settings.raw or not self._source:
-            why = "raw leaves the chat template out" if settings.raw else f"{self._model} has no chat template"
+            no_template = f"{self._model} has no chat template (--chat-template gives one)"
+            why = "raw leaves the chat template out" if settings.raw else no_template
             if not isinstance(content, str):
                 raise UsageError(f"messages: {why}")
             if system is not None:
