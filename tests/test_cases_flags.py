@@ -372,3 +372,18 @@ def test_a_missing_or_unwilling_template_says_what_to_do(models: Path, smol: Pat
     done = generate(smol, "-c", 512, "-p", "abc", "-sys", "S", "--chat-template-file", file)
     assert (done.returncode, done.stdout) == (2, b"")
     assert said(done)[-1] == "error: the model's chat template says: System role not supported"
+
+
+def test_min_hits_has_no_effect_as_in_llama_cpp(models: Path, engine: Make) -> None:
+    drafted = []
+    for hits in (1, 5):
+        how = {"spec_type": ("ngram-simple",), "spec_ngram_simple_size_n": 3, "spec_ngram_simple_min_hits": hits}
+        drafted.append(ask(engine(models / "clock.gguf", **how), A61, predict=30).stats.total.drafted)
+    assert drafted[0] == drafted[1] > 0
+
+
+def test_debug_shows_where_an_error_comes_from(models: Path) -> None:
+    for args, traceback in (((), False), (("--debug",), True)):
+        done = generate(models / "clock.gguf", "-p", "", *args)
+        assert done.returncode == 2
+        assert (b"Traceback" in done.stderr) == traceback

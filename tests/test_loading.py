@@ -117,6 +117,17 @@ def test_lists_reach_the_struct(models: Path) -> None:
     assert LoadParams.of(settings(model, "-otd", "x=CPU"), draft=True).override_tensor == ("x=CPU",)
 
 
+def test_the_drafts_flags_reach_its_struct_and_not_the_targets(models: Path) -> None:
+    s = settings(models / "plain.gguf", "-ngld", "5", "-cmoed", "-ncmoed", "1")
+    assert LoadParams.of(s, draft=True).c()[0].n_gpu_layers == 5
+    assert [o.pattern for o in LoadParams.of(s, draft=True).c()[1][0]][1:] == [
+        rb"\.ffn_(up|down|gate|gate_up)_(ch|)exps",
+        None,
+    ]
+    assert LoadParams.of(s).c()[0].n_gpu_layers == -1
+    assert LoadParams.of(s).override_tensor == ()
+
+
 def test_metadata_can_be_overridden(models: Path) -> None:
     """With a BOS, the prompt is a token longer; the longest context is another."""
     model = models / "clock.gguf"

@@ -125,6 +125,16 @@ def test_a_flag_means_the_same_from_every_place(tmp_path: Path, name: str) -> No
             assert found == (tmp_path / right if isinstance(right, Path) else right), (table, key)
 
 
+def test_the_effect_of_every_flag_is_looked_at_somewhere() -> None:
+    """Some test outside this file uses it: its field, one of its spellings, or its name in a row."""
+    here = Path(__file__).parent
+    text = "".join(p.read_text() for p in [*here.glob("test_*.py"), *here.glob("*.json")] if p != Path(__file__))
+    for name, flag in flags().items():
+        words = [rf"\b{name}=", rf'"{name}"', *(rf'"{key}"' for key in flag.row_keys)]
+        words += [rf"(?<![\w-]){re.escape(spelling)}(?![\\w-])" for spelling in (*flag.names, *flag.off)]
+        assert re.search("|".join(words), text), name
+
+
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
