@@ -131,7 +131,7 @@ def test_the_effect_of_every_flag_is_looked_at_somewhere() -> None:
     text = "".join(p.read_text() for p in [*here.glob("test_*.py"), *here.glob("*.json")] if p != Path(__file__))
     for name, flag in flags().items():
         words = [rf"\b{name}=", rf'"{name}"', *(rf'"{key}"' for key in flag.row_keys)]
-        words += [rf"(?<![\w-]){re.escape(spelling)}(?![\\w-])" for spelling in (*flag.names, *flag.off)]
+        words += [rf"(?<![\w-]){re.escape(spelling)}(?![\w-])" for spelling in (*flag.names, *flag.off)]
         assert re.search("|".join(words), text), name
 
 
