@@ -73,7 +73,7 @@ def engine() -> Iterator[Callable[..., Engine]]:
     made: list[Engine] = []
 
     def make(model: Path, say: Callable[[str], None] = lambda line: None, **settings: Any) -> Engine:
-        settings = {"temp": 0.0, "threads": 2, "ctx_size": 512, **settings}
+        settings = {"temp": 0.0, "threads": 1, "ctx_size": 512, **settings}
         made.append(Engine(Settings(model=model, **settings), say))
         return made[-1]
 

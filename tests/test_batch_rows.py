@@ -103,7 +103,7 @@ def told(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(mix=rows)
 def test_any_mix_of_rows_gives_each_its_solo_result(
     engines: dict[object, Engine], n: int, mix: list[dict[str, Any] | bytes]

@@ -183,7 +183,7 @@ def without(smol: Path) -> list[Answer]:
         return [ask(engine, text, **how) for text, how in DOZEN]
 
 
-REAL = {"threads": 2, "ctx_size": 512, "temp": 0.0, "predict": 40}
+REAL = {"threads": 1, "ctx_size": 512, "temp": 0.0, "predict": 24}
 
 
 @pytest.mark.parametrize("kind", ["ngram-simple", "draft-simple"])
@@ -197,4 +197,4 @@ def test_a_dozen_prompts_on_a_real_model(smol: Path, without: list[Answer], kind
         answers = [ask(engine, text, **how) for text, how in DOZEN]
     for a, b in zip(answers, without, strict=True):
         same(a, b)
-    assert sum(a.stats.total.accepted for a in answers) > 20, "drafts were really made"
+    assert sum(a.stats.total.accepted for a in answers) > 10, "drafts were really made"
