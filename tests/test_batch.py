@@ -785,7 +785,7 @@ def test_the_examples_of_the_readme_work_as_printed(smol: Path, tmp_path: Path) 
 def test_progress_lines_come_when_asked(models: Path, tmp_path: Path, job: bytes) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_bytes(b"\n".join(job.split(b"\n")[:60]))
-    done = batch(models / "plain.gguf", rows, "-c", 512, "--progress-every", 0.2, "-o", tmp_path / "out")
+    done = batch(models / "plain.gguf", rows, "-c", 512, "--progress-every", 0.02, "-o", tmp_path / "out")
     seen = [line for line in said(done) if " running, " in line]
     assert len(seen) > 3
     assert all("tokens/s" in line and line.endswith(" left") for line in seen)
