@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import socket
 import subprocess
@@ -126,6 +127,25 @@ SAMPLING: list[dict[str, Any]] = [
     {"temperature": 0.7, "dry_multiplier": 0.8, "xtc_probability": 0.3, "top_n_sigma": 2.0, "repeat_last_n": 16},
     {"samplers": "kmt", "temperature": 1.5, "top_k": 60, "min_p": 0.02, "frequency_penalty": 0.9},
 ]  # fmt: skip
+CHOICES: dict[str, list[Any]] = {
+    "temperature": [0.6, 1.0, 1.4], "top_k": [0, 20, 100], "top_p": [0.8, 0.95, 1.0], "min_p": [0.0, 0.02, 0.1],
+    "typical_p": [1.0, 0.7], "top_n_sigma": [-1.0, 1.5], "xtc_probability": [0.0, 0.5], "xtc_threshold": [0.05, 0.1],
+    "dry_multiplier": [0.0, 0.8], "repeat_penalty": [1.0, 1.15], "presence_penalty": [0.0, 0.4],
+    "dynatemp_range": [0.0, 0.3],
+}  # fmt: skip
+ORDER = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"]
+
+
+def random_chains(n: int) -> list[dict[str, Any]]:
+    """Values and orders drawn at random, always the same ones."""
+    rng = random.Random(20)
+    return [
+        {name: rng.choice(values) for name, values in CHOICES.items()}
+        | {"samplers": rng.sample(ORDER, rng.randrange(4, len(ORDER) + 1))}
+        for _ in range(n)
+    ]
+
+
 STORY_START = "Once upon a time, in a small village by the sea,"
 SAMPLED_N = 48
 
@@ -137,7 +157,7 @@ def record_sampling(binary: Path, target: Path) -> list[dict[str, Any]]:
         tempfile.TemporaryFile() as log,
         serve([str(binary), "-m", str(target), *COMMON, "--repeat-last-n", "64"], log) as url,
     ):
-        for seed, chain in enumerate(SAMPLING, 1):
+        for seed, chain in enumerate([*SAMPLING, *random_chains(10)], 1):
             asked = {**chain, "seed": seed, "n_predict": SAMPLED_N}
             answer = complete(url, STORY_START, **asked, return_tokens=True)
             cases.append({"request": {**asked, "prompt": STORY_START}, "tokens": answer["tokens"]})
