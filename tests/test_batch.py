@@ -478,14 +478,19 @@ def journal(path: Path, how: Record | None = None, **more: bool) -> Journal:
     return Journal(path, how or {"--temp": 0.0}, **{"resume": True, "retry_errors": False, **more})
 
 
+def written(path: Path, *lines: str) -> None:
+    """A file that a run made, with these records."""
+    made = journal(path)
+    made.begin()
+    for line in lines:
+        made.write(line + "\n")
+    made.close()
+
+
 def test_a_journal_is_gone_on_with_after_any_cut(tmp_path: Path) -> None:
     """Whatever the last bytes are, the whole records before them count and nothing else."""
     path = tmp_path / "out.jsonl"
-    first = journal(path)
-    first.begin()
-    for i in range(3):
-        first.write(json.dumps({"index": i, "hash": f"{i:016x}", "text": "x" * i}) + "\n")
-    first.close()
+    written(path, *(json.dumps({"index": i, "hash": f"{i:016x}", "text": "x" * i}) for i in range(3)))
     whole = path.read_bytes()
     ends = [i + 1 for i, byte in enumerate(whole) if byte == 10]
     for cut in range(len(whole) + 1):
@@ -500,10 +505,7 @@ def test_a_journal_is_gone_on_with_after_any_cut(tmp_path: Path) -> None:
 
 def test_a_journal_of_other_settings_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
-    first = journal(path)
-    first.begin()
-    first.write('{"index": 0, "hash": "0"}\n')
-    first.close()
+    written(path, '{"index": 0, "hash": "0"}')
     with pytest.raises(UsageError, match=r"other settings: --temp was 0.0, now 0.5, --top-k was not set, now 40"):
         journal(path, {"--temp": 0.5, "--top-k": 40})
     with pytest.raises(UsageError, match="exists: --resume goes on with it"):
@@ -567,21 +569,15 @@ def test_files_of_others_beside_it_are_left_alone(tmp_path: Path) -> None:
 )
 def test_a_record_that_was_tampered_with_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "out.jsonl"
-    first = journal(path)
-    first.begin()
-    first.write(line + '\n{"index": 3, "hash": "0"}\n')
-    first.close()
+    written(path, line, '{"index": 3, "hash": "0"}')
     with pytest.raises(FileError, match=r"line 1 of .* is no record of a row"):
         journal(path)
 
 
 def test_newer_records_replace_older_ones_in_the_end(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
-    first = journal(path)
-    first.begin()
-    for index, text in ((0, "a"), (2, "c"), (1, "b")):
-        first.write(json.dumps({"index": index, "hash": "0", "text": text}) + "\n")
-    first.close()
+    rows = ((0, "a"), (2, "c"), (1, "b"))
+    written(path, *(json.dumps({"index": index, "hash": "0", "text": text}) for index, text in rows))
     second = journal(path)
     second.begin()
     second.write(json.dumps({"index": 0, "hash": "1", "text": "new"}) + "\n")

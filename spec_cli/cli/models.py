@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from spec_cli.cli.terminal import Output
-from spec_cli.config import built_in_models, default_path, load, resolve
+from spec_cli.config import default_path, load, resolve
 from spec_cli.errors import FileError
 from spec_cli.settings import flags
 
@@ -26,8 +26,7 @@ def _print(lines: list[str]) -> None:
 @app.command("list")
 def list_(config: Config = None) -> None:
     """Names that -m takes, and their files."""
-    file = load(Path(config) if config else None, os.environ)
-    models = {**built_in_models(), **file.models}
+    models = load(Path(config) if config else None, os.environ).names
     width = max(map(len, models), default=0)
     rows = []
     for name in models:
@@ -40,7 +39,7 @@ def list_(config: Config = None) -> None:
 @app.command()
 def show(name: str, config: Config = None) -> None:
     """Every value of a run with -m NAME and where it comes from, as TOML."""
-    models = {**built_in_models(), **load(Path(config) if config else None, os.environ).models}
+    models = load(Path(config) if config else None, os.environ).names
     if name not in models:
         raise FileError(f"models show: there is no model {name!r} (names: {', '.join(models) or 'none'})")
     settings = resolve({"model": name, **({"config": config} if config else {})}, os.environ)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from spec_cli.config import built_in_models, load
+from spec_cli.config import load
 from spec_cli.errors import SpecError
 from spec_cli.settings import Settings, flags, is_list, is_switch
 
@@ -87,7 +87,7 @@ def _words(name: str) -> list[str]:
     if name != "model":
         return list(flags()[name].choices)
     try:
-        return [*built_in_models(), *load(None, os.environ).models]
+        return list(load(None, os.environ).names)
     except SpecError:
         return []
 
