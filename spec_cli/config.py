@@ -184,7 +184,9 @@ def _from_hub(layers: _Layers) -> bool:
     if ranks.get("model") == ranks["hf_repo"]:
         raise UsageError(f"{layers.origins['model']} and {layers.origins['hf_repo']}: give one of them")
     if ranks.get("model", -1) > ranks["hf_repo"]:
-        del layers.values["hf_repo"], layers.origins["hf_repo"]
+        for name in ("hf_repo", "hf_file"):
+            layers.values.pop(name, None)
+            layers.origins.pop(name, None)
         return False
     layers.values.pop("model", None)
     layers.origins.pop("model", None)

@@ -19,7 +19,12 @@ _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
 def fetched(settings: Settings, say: Callable[[str], None]) -> Settings:
-    """The settings with the files of -hf and -hfd, downloaded where they are not cached. Raises FileError."""
+    """The settings with the files of -hf and -hfd, downloaded where they are not cached.
+
+    Raises FileError for what cannot be had, UsageError for a file's name without a repository.
+    """
+    if settings.hf_file is not None and settings.hf_repo is None:
+        raise UsageError(f"{settings.origins.get('hf_file', '-hff/--hf-file')}: needs -hf USER/REPO")
     if settings.hf_repo is not None:
         path = fetch(settings.hf_repo, settings.hf_file, settings, "-hf/--hf-repo", say)
         settings = replace(settings, model=path)

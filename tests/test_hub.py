@@ -167,6 +167,7 @@ def test_an_interrupted_download_goes_on_where_it_stopped(hub: Hub, world: dict[
         (("-hf", "me/nothing"), 3, "-hf/--hf-repo: me/nothing: "),
         (("-hf", "clock"), 2, "'clock' is not USER/REPO"),
         (("-hf", "me/clock-GGUF", "--offline"), 3, "-hf/--hf-repo: me/clock-GGUF: "),
+        (("-hff", "clock-Q8_0.gguf"), 2, "-hff/--hf-file: needs -hf USER/REPO"),
         (("-hf", "me/clock-GGUF", "-m", "x.gguf"), 2, "-m/--model and -hf/--hf-repo: give one of them"),
     ],
 )

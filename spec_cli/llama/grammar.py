@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,14 @@ def gbnf_of(settings: Settings) -> str | None:
     """The grammar of a run, None without one. Raises UsageError for a schema that cannot be turned into one."""
     if settings.json_schema is None:
         return settings.grammar
-    where = settings.origins.get("json_schema", "-j/--json-schema")
+    return _from_schema(settings.json_schema, grammar_origin(settings))
+
+
+@lru_cache(maxsize=16)
+def _from_schema(text: str, where: str) -> str:
+    """Rows of a batch often share one."""
     try:
-        schema = json.loads(settings.json_schema)
+        schema = json.loads(text)
     except ValueError as error:
         raise UsageError(f"{where}: not JSON: {error}") from None
     if remote := re.search(r'"\$ref"\s*:\s*"(https?:[^"]*)"', json.dumps(schema)):
