@@ -17,12 +17,24 @@ class Pass:
     tokens: the whole text so far, guesses included.
     sure: how many leading tokens are certain; the rest are guesses that may be taken back.
     outputs: how many last rows of logits are wanted (0: only fill the memory).
+    hidden: float32 [n, width], for a head: the hidden states that come with the last n tokens.
     """
 
     sequence: int
     tokens: array[int]
     sure: int
     outputs: int
+    hidden: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What one decode took in of a sequence: `tokens[start:]`, of which those from `sure` on are guesses."""
+
+    sequence: int
+    tokens: array[int]
+    start: int
+    sure: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,16 @@ class Target(Protocol):
 
     def settle(self, sequence: int, text: array[int]) -> None:
         """Nothing but this text will be asked for; guesses that it lacks are of no more use."""
+
+
+class Reader(Protocol):
+    """One that reads the target's hidden states as they are made. They are never kept for a whole text."""
+
+    def reach(self, sequence: int, text: array[int], most: int) -> int:
+        """How many leading tokens, at most `most`, need not be decoded again for what is still to be read."""
+
+    def observe(self, parts: Seq[Decoded], rows: Any) -> None:
+        """The rows, float32 [n, width], of what was just decoded, part after part; they die with the next decode."""
 
 
 class Prompt(Protocol):

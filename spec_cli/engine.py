@@ -12,10 +12,13 @@ from types import TracebackType
 
 from spec_cli.answer import Answer, answer_of
 from spec_cli.drafters.chain import Chain
+from spec_cli.drafters.draft_head import DraftHead
 from spec_cli.drafters.table import Parts, make, named, possible
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
+from spec_cli.llama.head import HeadSession
+from spec_cli.llama.head_fit import target_layers
 from spec_cli.llama.loading import LoadParams
 from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.model import Model, has_amx
@@ -95,13 +98,15 @@ class Engine:
             if not repack:
                 self.say("weights stay as they are: AMX kernels can crash (--repack uses them)")
         how, how_draft = (replace(LoadParams.of(settings, draft=draft), repack=repack) for draft in (False, True))
+        how = replace(how, mtp=self.choice.own_head)
+        how_draft = replace(how_draft, mtp=self.choice.head == "draft-mtp")
         model = Model(settings.model, "target", how, abort=self.abort)
         stack.callback(model.close)
         self.settings = settings = with_file_defaults(settings, model)
         self.vocab: Vocab = model.vocab
         self.chat_template = settings.chat_template or model.meta("tokenizer.chat_template")
         draft = None
-        if self.choice.needs_model and settings.model_draft:
+        if self.choice.uses_draft and settings.model_draft:
             draft = Model(settings.model_draft, "draft", how_draft, abort=self.abort)
             stack.callback(draft.close)
         self.target = Session(model, plans.target, self.abort)
@@ -114,13 +119,20 @@ class Engine:
         if 0 < room < plans.n_max:  # without any room, the answer's own line says so
             each = f" for {self.n_rows} rows" if batch else ""
             self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens{each} (-b, -ub, -c)")
-        draft_session = None
-        if draft:
+        draft_session = head = None
+        if self.choice.head:
+            head = HeadSession(draft or model, plans.draft, self.target, self.abort)
+            stack.callback(head.close)
+        elif draft:
             draft_session = Session(draft, plans.draft, self.abort)
             stack.callback(draft_session.close)
-        parts = Parts(draft_session, self.target.n_vocab, self.say)
-        types = possible(parts) if batch else self.choice.types
-        drafter = Chain([make(name, settings, parts) for name in types])
+        parts = Parts(draft_session, self.target.n_vocab, self.say, head, self.choice.head)
+        drafters = {name: make(name, settings, parts) for name in (possible(parts) if batch else self.choice.types)}
+        if head:
+            reader = drafters[self.choice.head]
+            assert isinstance(reader, DraftHead)
+            self.target.feed(reader, target_layers(draft) if draft and head.encodes else ())
+        drafter = Chain(list(drafters.values()))
         spare = self.n_rows if plans.target.n_spare else None
         self.scheduler = Scheduler(self.target, drafter, self.n_rows, spare)
 
@@ -163,7 +175,7 @@ class Engine:
             types, n_max = named(settings.spec_type or (), "spec_type"), None
             absent = [name for name in types if name not in self.drafter.calls]
             if absent:
-                raise UsageError(f"spec_type: {absent[0]} needs a draft model that this run uses (-md)")
+                raise UsageError(f"spec_type: {absent[0]} needs a model that this run does not use (-md, --spec-type)")
         if asked is None:
             return types, n_max
         if types and asked > self._longest and asked != self.settings.spec_draft_n_max:

@@ -12,6 +12,8 @@ from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.fit import context_bytes
 from spec_cli.llama.grammar import Grammar, gbnf_of, grammar_origin
+from spec_cli.llama.head import ENCODER
+from spec_cli.llama.head_fit import require_fitting
 from spec_cli.llama.header import check_file
 from spec_cli.llama.loading import LoadParams, check_adapters, check_patterns
 from spec_cli.llama.model import Model
@@ -25,7 +27,7 @@ SHORT_CTX = 4096  # rather fewer rows at a time than rows with less than this
 
 @dataclass(frozen=True)
 class Plan:
-    """The drafters of a run and the contexts it creates; the draft's is not used without a draft model.
+    """The drafters of a run and the contexts it creates; the draft's is not used without a draft model or head.
 
     n_max: the longest draft that the contexts have room for.
     """
@@ -47,10 +49,10 @@ def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False)
     for flag, kind in (("-ctv/--cache-type-v", "cache_type_v"), ("-ctvd/--cache-type-v-draft", "cache_type_v_draft")):
         if settings.flash_attn == 0 and getattr(settings, kind) not in ("f32", "f16", "bf16"):
             raise UsageError(f"{flag}: {getattr(settings, kind)} needs flash attention, and -fa is off")
-    for path, role in ((settings.model, "target"), (settings.model_draft, "draft")):
-        if path:
-            check_file(path, role)
-    how, how_draft = LoadParams.of(settings), LoadParams.of(settings, draft=True)
+    header = check_file(settings.model, "target")
+    header_draft = check_file(settings.model_draft, "draft") if settings.model_draft else None
+    how = replace(LoadParams.of(settings), mtp=header.n_heads > 0)
+    how_draft = replace(LoadParams.of(settings, draft=True), mtp=header_draft is not None and header_draft.n_heads > 0)
     check_adapters(how)
     for params in (how, how_draft):
         check_patterns(params)
@@ -59,19 +61,20 @@ def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False)
         target.require_language_model()
         if (grammar := gbnf_of(settings)) is not None:
             Grammar(target.vocab, grammar, grammar_origin(settings)).close()
+        choice = choose(settings, header, header_draft)
         draft = None
         if settings.model_draft:
             draft = stack.enter_context(Model(settings.model_draft, "draft", how_draft, dry=True))
-        choice = choose(
-            settings,
-            target_nextn=target.n_nextn,
-            draft_arch=draft.arch if draft else None,
-            draft_nextn=draft.n_nextn if draft else 0,
-        )
-        if draft and not choice.needs_model:
+        if draft and not choice.uses_draft:
             say(f"-md {settings.model_draft} is not used by {','.join(choice.types) or 'none'}")
             draft = None
-        if draft:
+        if choice.head:
+            draft = target if choice.own_head else draft
+            assert draft is not None
+            require_fitting(target, draft)
+            if settings.ctx_size_draft:
+                say(f"-cd {settings.ctx_size_draft} is not used: a head's context is as long as its target's")
+        elif draft:
             draft.require_language_model()
             require_compatible(target.vocab, draft.vocab, str(target.path), str(draft.path))
         if not settings.ctx_size and not 1 <= target.n_ctx_train <= MOST_CTX:
@@ -125,6 +128,8 @@ class _Plans:
             yarn_beta_slow=s.yarn_beta_slow,
             yarn_beta_fast=s.yarn_beta_fast,
         )
+        if self.choice.head:  # hidden states of a whole batch are kept: no longer one than is decoded at a time
+            target = replace(target, n_batch=min(s.batch_size, max(s.ubatch_size, target.n_outputs)))
         draft = replace(
             target,
             n_ctx=s.ctx_size_draft or self.n_ctx,
@@ -134,12 +139,20 @@ class _Plans:
             type_k=cache_type(s.cache_type_k_draft),
             type_v=cache_type(s.cache_type_v_draft),
         )
+        if self.choice.head:
+            draft = replace(draft, n_ctx=self.n_ctx, swa_full=True)
+        if self.choice.head == "draft-eagle3":
+            most = max(ENCODER, self.parallel)
+            draft = replace(draft, n_batch=most, n_ubatch=most, n_outputs=most)
         return Plan(self.choice, n_max, target.clipped(), draft.clipped())
 
     def bytes(self, models: Seq[Model]) -> int:
         """Memory that the contexts take."""
-        plan = self.plan()
-        return sum(context_bytes(m, c) or 0 for m, c in zip(models, (plan.target, plan.draft), strict=False))
+        plan, target = self.plan(), models[0]
+        total = context_bytes(target, plan.target) or 0
+        if len(models) > 1:
+            total += context_bytes(models[1], plan.draft, (target, plan.target) if self.choice.head else None) or 0
+        return total
 
 
 def _for_batch(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -> _Plans:
@@ -166,7 +179,7 @@ def _fitted(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -> _
     """The plan if memory holds it, else with a smaller context where none was asked for, or fewer texts at a time."""
     s, target = wanted.settings, models[0]
     free = machine.free_memory()  # weights that do not fit are read from the file as they are needed
-    free = max(free // 8, free - sum(m.n_bytes for m in models))
+    free = max(free // 8, free - sum(m.n_bytes for m in dict.fromkeys(models)))
     fit, need = wanted, wanted.bytes(models)
 
     def lower_ctx(low: int) -> _Plans:

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spec_cli.contracts import Drafter
+from spec_cli.drafters.draft_head import DraftHead, Head
 from spec_cli.drafters.draft_simple import DraftModel, DraftSimple
+from spec_cli.drafters.greedy import Limits
 from spec_cli.drafters.ngram_simple import NgramSimple
 from spec_cli.errors import UsageError
+from spec_cli.llama.header import Header
+from spec_cli.llama.hidden import NEXTN_STATES
 from spec_cli.settings import Settings
 
 # llama.cpp's names in its order of priority (common/speculative.cpp); the user's order does not matter.
@@ -19,60 +23,78 @@ KNOWN = (
 )  # fmt: skip
 SHORT = {"draft": "draft-simple", "simple": "draft-simple", "ngram": "ngram-simple", "lookup": "ngram-simple"}
 SHORT |= {name.removeprefix("draft-"): name for name in KNOWN if name.startswith("draft-") and name != "draft-simple"}
-HEADS = {"eagle3": "draft-eagle3", "dflash": "draft-dflash"}  # general.architecture of files that only guess
+MODEL_TYPES = ("draft-simple", "draft-eagle3", "draft-mtp")  # a run has one of them at most
 AUTOMATIC_N_MAX = 8  # a rejected 48-token draft costs ten passes and more on a CPU
 DEFAULT_N_MAX = 3
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a drafter may be made of."""
+    """What a drafter may be made of: a draft model, or a head of this type."""
 
     draft: DraftModel | None
     target_vocab: int
     say: Callable[[str], None]
+    head: Head | None = None
+    head_type: str = ""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A way of guessing that can be run: its longest draft, how it is made, what it needs."""
+    """A way of guessing that can be run: its longest draft, whether the parts are there, how it is made."""
 
     longest: Callable[[Settings], int]
+    can: Callable[[Parts], bool]
     make: Callable[[Settings, Parts], Drafter]
-    needs_model: bool = False
 
 
 def _draft_n_max(s: Settings) -> int:
     return DEFAULT_N_MAX if s.spec_draft_n_max is None else s.spec_draft_n_max
 
 
+def _limits(s: Settings) -> Limits:
+    return Limits(_draft_n_max(s), s.spec_draft_n_min, s.spec_draft_p_min)
+
+
 def _draft_simple(s: Settings, parts: Parts) -> Drafter:
     assert parts.draft is not None
-    limits = {"n_max": _draft_n_max(s), "n_min": s.spec_draft_n_min}
-    return DraftSimple(parts.draft, parts.target_vocab, **limits, p_min=s.spec_draft_p_min, say=parts.say)
+    return DraftSimple(parts.draft, parts.target_vocab, _limits(s), parts.say)
+
+
+def _head(name: str) -> Kind:
+    def make(s: Settings, parts: Parts) -> Drafter:
+        assert parts.head is not None
+        return DraftHead(name, parts.head, parts.target_vocab, _limits(s), parts.say)
+
+    return Kind(_draft_n_max, lambda parts: parts.head_type == name, make)
 
 
 BUILT = {
     "ngram-simple": Kind(
         lambda s: s.spec_ngram_simple_size_m,
+        lambda parts: True,
         lambda s, parts: NgramSimple(s.spec_ngram_simple_size_n, s.spec_ngram_simple_size_m),
     ),
-    "draft-simple": Kind(_draft_n_max, _draft_simple, needs_model=True),
+    "draft-simple": Kind(_draft_n_max, lambda parts: parts.draft is not None, _draft_simple),
+    "draft-eagle3": _head("draft-eagle3"),
+    "draft-mtp": _head("draft-mtp"),
 }
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The types of a run in priority order, why, and the cap on every draft (None: each type's own)."""
+    """The types of a run in priority order, why, and the cap on every draft (None: each type's own).
+
+    head: the type of these that reads the target's hidden states; own_head: its blocks lie in the
+    target's file. uses_draft: -md's file is loaded.
+    """
 
     types: tuple[str, ...]
     why: str
     n_max: int | None
-
-    @property
-    def needs_model(self) -> bool:
-        """Whether a draft model is loaded."""
-        return any(BUILT[t].needs_model for t in self.types)
+    head: str = ""
+    own_head: bool = False
+    uses_draft: bool = False
 
     def longest(self, settings: Settings) -> int:
         """The longest draft that the types can make."""
@@ -86,7 +108,7 @@ class Choice:
 
 def possible(parts: Parts) -> tuple[str, ...]:
     """The types that can be made of these parts, in priority order."""
-    return tuple(name for name in KNOWN if name in BUILT and (parts.draft or not BUILT[name].needs_model))
+    return tuple(name for name in KNOWN if name in BUILT and BUILT[name].can(parts))
 
 
 def make(name: str, settings: Settings, parts: Parts) -> Drafter:
@@ -94,35 +116,44 @@ def make(name: str, settings: Settings, parts: Parts) -> Drafter:
     return BUILT[name].make(settings, parts)
 
 
-def choose(settings: Settings, *, target_nextn: int, draft_arch: str | None, draft_nextn: int) -> Choice:
+def choose(settings: Settings, target: Header, draft: Header | None) -> Choice:
     """From what was asked, else from the files. Raises UsageError for what cannot run.
 
-    target_nextn, draft_nextn: multi-token-prediction layers; draft_arch: the -md file's
-    architecture, None without -md.
+    draft: of -md's file, None without -md.
     """
     n_max = settings.spec_draft_n_max
     if settings.spec_type is not None:
         types = named(settings.spec_type, settings.origins.get("spec_type", "--spec-type"))
-        if "draft-simple" in types:
-            if draft_arch is None:
-                raise UsageError("--spec-type draft-simple needs a draft model: give -md")
-            _plain_draft(settings, draft_arch)
         why = _origin(settings, "spec_type", "--spec-type")
-    elif draft_arch is not None:
-        _plain_draft(settings, draft_arch, draft_nextn)
-        types, why = ("draft-simple",), _origin(settings, "model_draft", "-md")
+    elif draft is not None:
+        types, why = (_made_for(target, draft),), _origin(settings, "model_draft", "-md")
+    elif target.n_heads and target.arch in NEXTN_STATES:
+        types, why = ("draft-mtp",), "automatic, the model has MTP layers"
     else:
         types, why = ("ngram-simple",), "automatic, no -md"
-        if target_nextn:
-            why += "; the model's MTP layers cannot be used yet"
         n_max = AUTOMATIC_N_MAX if n_max is None else n_max
-    if n_max is None and types == ("draft-simple",):
-        n_max = DEFAULT_N_MAX
-    if settings.spec_draft_n_max is not None or "draft-simple" in types:
+    kinds = [name for name in types if name in MODEL_TYPES]
+    if len(kinds) > 1:
+        raise UsageError(f"--spec-type: {' and '.join(kinds)} would share one draft model: name one of them")
+    kind = kinds[0] if kinds else ""
+    own_head = kind == "draft-mtp" and draft is None
+    if kind:
+        _require(kind, target, draft)
+        if n_max is None and len(types) == 1:
+            n_max = DEFAULT_N_MAX
+        n_heads = (target if own_head else draft or target).n_heads
+        if (
+            kind == "draft-mtp"
+            and 1 < n_heads < _draft_n_max(settings)
+            and (draft or target).arch != "gemma4-assistant"
+        ):
+            n_max, why = n_heads, f"{why}; one guess for each of its {n_heads} MTP layers"
+    if settings.spec_draft_n_max is not None or kind:
         n_min, most = settings.spec_draft_n_min, _draft_n_max(settings)
         if n_min > most:
             raise UsageError(f"--spec-draft-n-min: {n_min} is more than --spec-draft-n-max {most}")
-    return Choice(types, why, n_max)
+    head = kind if kind != "draft-simple" else ""
+    return Choice(types, why, n_max, head, own_head, uses_draft=bool(kind) and not own_head)
 
 
 def _origin(settings: Settings, field: str, flag: str) -> str:
@@ -130,11 +161,31 @@ def _origin(settings: Settings, field: str, flag: str) -> str:
     return f"from {flag if origin.startswith(flag) else origin}"
 
 
-def _plain_draft(settings: Settings, arch: str, nextn: int = 0) -> None:
-    """Refuse a file that is no language model of its own."""
-    head = HEADS.get(arch) or ("draft-mtp" if nextn else None)
-    if head:
-        raise UsageError(f"draft model {settings.model_draft} is made for {head}, which cannot be run yet; {_built()}")
+def _made_for(target: Header, draft: Header) -> str:
+    """The type that a draft file is made for, by its metadata."""
+    if draft.arch == "eagle3":
+        return "draft-eagle3"
+    if draft.arch == "dflash":
+        raise UsageError(f"draft model {draft.path} is made for draft-dflash, which cannot be run yet; {_built()}")
+    # a whole model with MTP layers is a head for models of its own width, a draft model for others
+    return "draft-mtp" if draft.n_heads and (not draft.is_model or draft.width == target.width) else "draft-simple"
+
+
+def _require(kind: str, target: Header, draft: Header | None) -> None:
+    """Refuse a file of another kind than the type that was asked for."""
+    if draft is None:
+        if kind != "draft-mtp":
+            raise UsageError(f"--spec-type {kind} needs a draft model: give -md")
+        if not target.n_heads:
+            raise UsageError(
+                f"--spec-type draft-mtp: {target.path} has no multi-token-prediction layers (-md names a file)"
+            )
+    elif kind == "draft-mtp" and not draft.n_heads:
+        raise UsageError(f"--spec-type draft-mtp: draft model {draft.path} has no multi-token-prediction layers")
+    elif (kind == "draft-eagle3") != (draft.arch == "eagle3"):
+        raise UsageError(f"--spec-type {kind}: draft model {draft.path} is made for {_made_for(target, draft)}")
+    elif kind == "draft-simple" and not draft.is_model:
+        raise UsageError(f"--spec-type draft-simple: draft model {draft.path} is made for draft-mtp")
 
 
 def named(names: tuple[str, ...], origin: str) -> tuple[str, ...]:

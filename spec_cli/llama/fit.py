@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from spec_cli.llama import log
 from spec_cli.llama.context import ContextParams
+from spec_cli.llama.head import head_struct
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
 
@@ -16,20 +17,27 @@ _PROBE = 1 << 16  # a dry context still books its cells: larger ones are scaled 
 _CELL = 64  # bytes of bookkeeping a cell
 
 
-def context_bytes(dry: Model, params: ContextParams) -> int | None:
-    """Memory in bytes that a context of these sizes takes, for a model loaded with `dry`.
+def context_bytes(dry: Model, params: ContextParams, target: tuple[Model, ContextParams] | None = None) -> int | None:
+    """Memory in bytes that a context of these sizes takes, for a model loaded with `dry`; with a target, a head's.
 
     llama.cpp plans the whole context, cache and compute buffers alike, and logs the sizes.
     None when it refuses (the real creation will say why).
     """
     asked = max(params.n_ctx, 256)
     probed = min(asked, max(256, _PROBE // params.n_sequences))
+    params, beside = replace(params, n_ctx=probed), None
+    if target:
+        beside = C.llama_init_from_model(target[0].handle, replace(target[1], n_ctx=probed).c())
+        if not beside:
+            return None
     with log.capture() as lines:
-        ctx = C.llama_init_from_model(dry.handle, replace(params, n_ctx=probed).c())
+        ctx = C.llama_init_from_model(dry.handle, head_struct(dry, params, beside) if beside else params.c())
+    cells = C.llama_n_ctx(ctx) if ctx else 0
+    for each in (ctx, beside):
+        if each:
+            C.llama_free(each)
     if not ctx:
         return None
-    cells = C.llama_n_ctx(ctx)
-    C.llama_free(ctx)
     scale = asked / probed
     total = float(asked * params.n_sequences * _CELL)
     for line in lines:

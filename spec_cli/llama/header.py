@@ -5,14 +5,19 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from spec_cli.errors import FileError
 from spec_cli.llama.log import C
 
 MOST_LAYERS = 512  # LLAMA_MAX_LAYERS
-UINT32, FLOAT32, STRING = 4, 6, 8  # enum gguf_type
+UINT32, INT32, FLOAT32, STRING, ARRAY = 4, 5, 6, 8, 9  # enum gguf_type
 
 
 class _InitParams(ctypes.Structure):
@@ -30,15 +35,112 @@ def _library() -> Any:
         ("gguf_get_val_u32", [pointer, index], ctypes.c_uint32),
         ("gguf_get_val_f32", [pointer, index], ctypes.c_float),
         ("gguf_get_val_str", [pointer, index], text),
+        ("gguf_get_arr_type", [pointer, index], ctypes.c_int),
+        ("gguf_get_arr_n", [pointer, index], ctypes.c_size_t),
+        ("gguf_get_arr_data", [pointer, index], pointer),
         ("gguf_get_n_tensors", [pointer], index),
         ("gguf_get_tensor_name", [pointer, index], text),
+        ("gguf_find_tensor", [pointer, text], index),
+        ("gguf_get_tensor_type", [pointer, index], ctypes.c_int),
+        ("gguf_get_tensor_size", [pointer, index], ctypes.c_size_t),
+        ("gguf_get_tensor_offset", [pointer, index], ctypes.c_size_t),
+        ("gguf_get_data_offset", [pointer], ctypes.c_size_t),
+        ("ggml_row_size", [ctypes.c_int, index], ctypes.c_size_t),
     ):
         function = getattr(lib, name)
         function.argtypes, function.restype = arguments, result
     return lib
 
 
-def check_file(path: Path, role: str) -> None:
+class Gguf:
+    """An open header."""
+
+    def __init__(self, path: Path, handle: int, lib: Any) -> None:
+        self.path, self._handle, self._lib = path, handle, lib
+        self.arch = (self.value("general.architecture", STRING) or b"").decode("utf-8", "replace")
+
+    def value(self, key: str, kind: int = UINT32) -> Any:
+        """A value of this type; None where there is none."""
+        at = self._lib.gguf_find_key(self._handle, key.encode())
+        if at < 0 or self._lib.gguf_get_kv_type(self._handle, at) != kind:
+            return None
+        get = {
+            UINT32: self._lib.gguf_get_val_u32,
+            FLOAT32: self._lib.gguf_get_val_f32,
+            STRING: self._lib.gguf_get_val_str,
+        }[kind]
+        return get(self._handle, at)
+
+    def integers(self, key: str) -> list[int] | None:
+        """An array of 32-bit integers, or a single one; None where there is none."""
+        at = self._lib.gguf_find_key(self._handle, key.encode())
+        if at < 0:
+            return None
+        if self._lib.gguf_get_kv_type(self._handle, at) != ARRAY:
+            one = self.value(key)
+            return None if one is None else [one]
+        if self._lib.gguf_get_arr_type(self._handle, at) not in (UINT32, INT32):
+            return None
+        data = self._lib.gguf_get_arr_data(self._handle, at)
+        return list((ctypes.c_int32 * self._lib.gguf_get_arr_n(self._handle, at)).from_address(data))
+
+    @property
+    def tensors(self) -> Iterator[str]:
+        """Their names."""
+        for i in range(self._lib.gguf_get_n_tensors(self._handle)):
+            yield self._lib.gguf_get_tensor_name(self._handle, i).decode("utf-8", "replace")
+
+    def _find(self, tensor: str) -> int:
+        return int(self._lib.gguf_find_tensor(self._handle, tensor.encode()))
+
+    def has(self, tensor: str) -> bool:
+        """Whether there is such a tensor."""
+        return self._find(tensor) >= 0
+
+    def tensor_type(self, tensor: str) -> int:
+        """Its ggml_type."""
+        return int(self._lib.gguf_get_tensor_type(self._handle, self._find(tensor)))
+
+    def rows(self, tensor: str, width: int) -> int:
+        """How many rows of this many values it has."""
+        row = self._lib.ggml_row_size(self.tensor_type(tensor), width)
+        return int(self._lib.gguf_get_tensor_size(self._handle, self._find(tensor)) // row)
+
+    def int64(self, tensor: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The values of a small I64 tensor, read from the file."""
+        at = self._find(tensor)
+        offset = self._lib.gguf_get_data_offset(self._handle) + self._lib.gguf_get_tensor_offset(self._handle, at)
+        return np.fromfile(self.path, np.int64, self._lib.gguf_get_tensor_size(self._handle, at) // 8, offset=offset)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Gguf | None]:
+    """A file's header; None where llama.cpp cannot read it, and will say why."""
+    lib = _library()
+    handle = lib.gguf_init_from_file(os.fsencode(path), _InitParams(True, None))
+    try:
+        yield Gguf(path, handle, lib) if handle else None
+    finally:
+        if handle:
+            lib.gguf_free(handle)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What decides how a file can be used.
+
+    is_model: it has layers of its own. n_heads: multi-token-prediction blocks whose weights it holds;
+    width: values of the hidden states that it gives or takes.
+    """
+
+    path: Path
+    arch: str = ""
+    is_model: bool = True
+    n_heads: int = 0
+    width: int = 0
+
+
+def check_file(path: Path, role: str) -> Header:
     """Look at a model file before C sees it.
 
     Raises FileError for what is no GGUF file, and for what ends in an assertion or a bad pointer
@@ -56,38 +158,29 @@ def check_file(path: Path, role: str) -> None:
         raise FileError(f"{role} model {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if magic != b"GGUF":
         raise FileError(f"{role} model {path} is not a GGUF file (it starts with {magic!r})")
-    _check_header(path, role)
+    with opened(path) as header:
+        return _checked(header, f"{role} model {path}", role == "target") if header else Header(path)
 
 
-def _check_header(path: Path, role: str) -> None:
-    lib = _library()
-    header = lib.gguf_init_from_file(os.fsencode(path), _InitParams(True, None))
-    if not header:
-        return  # llama.cpp will say why
-    try:
-        _check(lib, header, f"{role} model {path}")
-    finally:
-        lib.gguf_free(header)
-
-
-def _check(lib: Any, header: int, name: str) -> None:
-    def value(key: str, kind: int) -> Any:
-        at = lib.gguf_find_key(header, key.encode())
-        if at < 0 or lib.gguf_get_kv_type(header, at) != kind:
-            return None
-        return {UINT32: lib.gguf_get_val_u32, FLOAT32: lib.gguf_get_val_f32, STRING: lib.gguf_get_val_str}[kind](
-            header, at
-        )
-
-    arch = (value("general.architecture", STRING) or b"").decode("utf-8", "replace")
-    layers = value(f"{arch}.block_count", UINT32)
+def _checked(header: Gguf, name: str, target: bool) -> Header:
+    arch, layers = header.arch, header.value(f"{header.arch}.block_count")
     if layers is not None and not 1 <= layers <= MOST_LAYERS:
         raise FileError(f"{name} says it has {layers} layers ({arch}.block_count; 1 to {MOST_LAYERS} can be)")
     for kind in ("layer_norm_rms_epsilon", "layer_norm_epsilon"):
-        epsilon = value(f"{arch}.attention.{kind}", FLOAT32)
+        epsilon = header.value(f"{arch}.attention.{kind}", FLOAT32)
         if epsilon is not None and not (math.isfinite(epsilon) and epsilon >= 0):
             raise FileError(f"{name} has a damaged header: {arch}.attention.{kind} is {epsilon}")
-    if value(f"{arch}.nextn_predict_layers", UINT32):
-        tensors = (lib.gguf_get_tensor_name(header, i) for i in range(lib.gguf_get_n_tensors(header)))
-        if not any(tensor.startswith(b"blk.0.") for tensor in tensors):
-            raise FileError(f"{name} holds multi-token-prediction layers only, no model of its own")
+    nextn = header.value(f"{arch}.nextn_predict_layers") or 0
+    names = list(header.tensors) if nextn else []
+    first = any(tensor.startswith("blk.0.") for tensor in names)
+    is_model = not nextn or (first and nextn < (layers or 0))
+    n_heads = nextn if any(".nextn." in tensor or tensor.startswith("nextn.") for tensor in names) else 0
+    if not is_model and (target or not n_heads):
+        raise FileError(f"{name} holds multi-token-prediction layers only, no model of its own")
+    return Header(
+        header.path,
+        arch,
+        is_model,
+        n_heads,
+        width=header.value(f"{arch}.embedding_length_out") or header.value(f"{arch}.embedding_length") or 0,
+    )

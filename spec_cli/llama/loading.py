@@ -44,7 +44,7 @@ def _buffers() -> dict[str, int]:
 
 @dataclass(frozen=True)
 class LoadParams:
-    """How one model is loaded. Texts are the flags' own."""
+    """How one model is loaded. Texts are the flags' own. mtp: with its multi-token-prediction layers."""
 
     n_gpu_layers: int = -1
     repack: bool = True
@@ -58,6 +58,7 @@ class LoadParams:
     check_tensors: bool = False
     no_host: bool = False
     lora: tuple[tuple[Path, float], ...] = ()
+    mtp: bool = False
 
     @classmethod
     def of(cls, s: Settings, *, draft: bool = False) -> LoadParams:
@@ -89,6 +90,7 @@ class LoadParams:
         params.n_gpu_layers, params.use_extra_bufts = self.n_gpu_layers, self.repack
         params.load_mode = getattr(C, f"LLAMA_LOAD_MODE_{LOAD_MODES[self.load_mode]}")
         params.split_mode = getattr(C, f"LLAMA_SPLIT_MODE_{SPLIT_MODES[self.split_mode]}")
+        params.load_mtp = self.mtp
         params.main_gpu, params.check_tensors, params.no_host = self.main_gpu, self.check_tensors, self.no_host
         if self.tensor_split:
             shares = (ctypes.c_float * max(16, C.llama_max_devices()))(*map(float, self.tensor_split))

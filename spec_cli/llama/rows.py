@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from spec_cli.errors import BackendError
+from spec_cli.llama import hidden
 from spec_cli.llama.log import C
 
 
@@ -28,6 +29,11 @@ class LogitRow:
             raise BackendError(f"llama.cpp has no logits for row {self._index}")
         row: Any = (ctypes.c_float * self._n_vocab).from_address(ctypes.addressof(pointer.contents))
         return np.frombuffer(row, np.float32)
+
+    @property
+    def hidden(self) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """float32 [width], a copy: what the row's token left for the next one to start from (heads only)."""
+        return hidden.row(self._ctx, self._index)
 
     def sample(self, chain: int) -> int:
         """The token that a C sampler chain takes from this row (applies and accepts)."""

@@ -12,12 +12,13 @@ import math
 from array import array
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from spec_cli.contracts import Pass
+from spec_cli.contracts import Decoded, Pass, Reader
 from spec_cli.errors import BackendError, Interrupted
-from spec_cli.llama import log
+from spec_cli.llama import hidden, log
 from spec_cli.llama.abort import Abort
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
@@ -30,7 +31,7 @@ MOST_RIDING = 4  # certain tokens that may be decoded again with a draft rather 
 
 
 @dataclass(slots=True)
-class _Held:
+class Held:
     """What the memory holds of one sequence."""
 
     tokens: array[int] = field(default_factory=tokens)
@@ -40,11 +41,11 @@ class _Held:
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """A pass on its way: `at` tokens of it are in the memory, `first` is decoded before the guesses."""
 
     want: Pass
-    held: _Held
+    held: Held
     at: int
     first: int
     rows: LogitRows
@@ -57,36 +58,47 @@ class Session:
     """
 
     def __init__(self, model: Model, params: ContextParams, abort: Abort | None = None) -> None:
-        self.model = model
         several = params.n_sequences + params.n_spare > 1
         if several and model.n_swa and not model.can_drop_suffix:
             # such memory is decoded in several ubatches whatever the piece, see _decode_in_pieces
             raise BackendError(f"{model.path}: a hybrid model with a sliding window takes one sequence only")
-        log.forget()
-        self._ctx = C.llama_init_from_model(model.handle, params.c())
-        if not self._ctx:
-            raise BackendError(f"no context for {model.role} model {model.path}: {log.reason()}")
+        self.can_drop_suffix = model.can_drop_suffix
+        self._n_swa = 0 if params.swa_full else model.n_swa
+        self.settles = self._n_swa > 0 and self.can_drop_suffix
+        self._open(model, params, params.c(), abort)
+        self._n_cells = math.inf if model.recurrent else self.n_ctx * params.n_sequences  # a state takes no positions
         if model.adapters:
             handles, scales = zip(*model.adapters, strict=True)
             n = len(handles)
             C.llama_set_adapters_lora(
                 self._ctx, (C.llama_adapter_lora_p_ctypes * n)(*handles), n, (ctypes.c_float * n)(*scales)
             )
+
+    def _open(self, model: Model, params: ContextParams, struct: Any, abort: Abort | None) -> None:
+        """Create the context. Raises BackendError."""
+        self.model = model
+        log.forget()
+        self._ctx = C.llama_init_from_model(model.handle, struct)
+        if not self._ctx:
+            raise BackendError(f"no context for {model.role} model {model.path}: {log.reason()}")
         self._memory = C.llama_get_memory(self._ctx)
         self.abort = Abort() if abort is None else abort
         C.llama_set_abort_callback(self._ctx, self.abort.callback, self.abort.data)
         self.n_vocab = model.vocab.size
         self.n_ctx: int = C.llama_n_ctx(self._ctx) // params.n_sequences
-        self._n_cells = math.inf if model.recurrent else self.n_ctx * params.n_sequences  # a state takes no positions
-        self.can_share = not model.n_swa or params.swa_full  # a window's cells can't be given back while shared
+        self.can_share = not self._n_swa  # a window's cells can't be given back while shared
         self.n_batch: int = C.llama_n_batch(self._ctx)
         self.n_ubatch: int = C.llama_n_ubatch(self._ctx)
-        self.n_outputs = min(params.n_outputs, self.n_ubatch if several else self.n_batch)
-        self._held = [_Held() for _ in range(params.n_sequences + params.n_spare)]
+        n_places = params.n_sequences + params.n_spare
+        self.n_outputs = min(params.n_outputs, self.n_ubatch if n_places > 1 else self.n_batch)
+        self.places = [Held() for _ in range(n_places)]
+        self._reader: Reader | None = None
         self._make_batch()
 
-    def _make_batch(self) -> None:
+    def _make_batch(self, width: int = 0) -> None:
+        """The arrays that every decode is written into; width: of the hidden states that come with the tokens."""
         n = self.n_batch
+        self._embd = np.zeros((n, width), np.float32)
         self._token, self._pos, self._seq = (np.zeros(n, np.int32) for _ in range(3))
         self._one, self._output = np.ones(n, np.int32), np.zeros(n, np.int8)
         each = self._seq.ctypes.data + self._seq.itemsize * np.arange(n, dtype=np.uintp)
@@ -95,15 +107,27 @@ class Session:
         self._batch = C.llama_batch(
             n_tokens=0,
             token=self._token.ctypes.data_as(at(ctypes.c_int32)),
+            embd=self._embd.ctypes.data_as(at(ctypes.c_float)) if width else None,
             pos=self._pos.ctypes.data_as(at(ctypes.c_int32)),
             n_seq_id=self._one.ctypes.data_as(at(ctypes.c_int32)),
             seq_id=self._seq_pointers.ctypes.data_as(at(at(ctypes.c_int32))),
             logits=self._output.ctypes.data_as(at(ctypes.c_int8)),
         )
 
+    def feed(self, reader: Reader, layers: Seq[int] = ()) -> None:
+        """From now on give every decoded token's hidden states to a reader: the inputs of these layers, or the
+        state that the model's NextN layers start from. To be called before the first pass.
+        """
+        self._hidden, self._reader = hidden.source(self._ctx, self.model, layers), reader
+
+    @property
+    def context(self) -> int:
+        """The address of the llama_context."""
+        return int(self._ctx)
+
     def held(self, sequence: int) -> array[int]:
         """The tokens of a sequence that the memory holds now."""
-        held = self._held[sequence]
+        held = self.places[sequence]
         return held.tokens[:] if held.known else tokens()
 
     def forward(self, passes: Seq[Pass]) -> list[LogitRows]:
@@ -118,7 +142,7 @@ class Session:
         work = [self._begin(p) for p in passes]
         self._decode_in_pieces([(w, w.first) for w in work if w.first > w.at], keep=0)
         for w in work:
-            if not self.model.can_drop_suffix and len(w.want.tokens) > w.want.sure and w.at <= w.want.sure:
+            if not self.can_drop_suffix and len(w.want.tokens) > w.want.sure and w.at <= w.want.sure:
                 self._save(w)
         n_outputs = sum(p.outputs for p in passes)
         self._decode_in_pieces([(w, len(w.want.tokens) - w.want.outputs) for w in work], keep=n_outputs)
@@ -135,28 +159,34 @@ class Session:
     def _make_room(self, passes: Seq[Pass]) -> None:
         """Forget texts that are not asked for, the spare ones first, where all may not fit."""
         asked = {p.sequence for p in passes}
-        others = [i for i in range(len(self._held)) if i not in asked and self._held[i].tokens]
-        need = sum(len(p.tokens) for p in passes) + sum(len(self._held[i].tokens) for i in others)
+        others = [i for i in range(len(self.places)) if i not in asked and self.places[i].tokens]
+        need = sum(len(p.tokens) for p in passes) + sum(len(self.places[i].tokens) for i in others)
         while need > self._n_cells and others:
-            need -= len(self._held[others[-1]].tokens)
+            need -= len(self.places[others[-1]].tokens)
             self._cut(others.pop(), 0)
 
-    def _begin(self, p: Pass) -> _Work:
+    def _begin(self, p: Pass) -> Work:
         """Drop what the text no longer has; decide how much is decoded before a checkpoint."""
-        held = self._held[p.sequence]
-        most = len(p.tokens) - p.outputs
+        held = self.places[p.sequence]
+        most = self._most(p.sequence, p.tokens, len(p.tokens) - p.outputs)
         at = self._cut(p.sequence, min(common_prefix(held.tokens, p.tokens), most))
-        if p.sure - at > MOST_RIDING:
+        known = 0 if p.hidden is None else len(p.tokens) - len(p.hidden)
+        if at < known or p.sure - at > MOST_RIDING:
             at = self._borrow(p.sequence, p.tokens, at, most)
+        assert at >= known, f"hidden states from token {known} on, where the head has read {at}"
         first, guesses = at, len(p.tokens) - p.sure
-        if guesses and not self.model.can_drop_suffix and p.sure - at > min(guesses, MOST_RIDING):
+        if guesses and not self.can_drop_suffix and p.sure - at > min(guesses, MOST_RIDING):
             # Riding along with every draft would be quadratic: settle them, checkpoint there.
             first = min(p.sure, len(p.tokens) - p.outputs)
-        return _Work(p, held, at, first, LogitRows(cached=at))
+        return Work(p, held, at, first, LogitRows(cached=at))
+
+    def _most(self, sequence: int, text: array[int], most: int) -> int:
+        """How many leading tokens need not be decoded, as far as who reads along is concerned."""
+        return most if self._reader is None else self._reader.reach(sequence, text, most)
 
     def _cut(self, sequence: int, keep: int) -> int:
         """Make the memory hold at most `keep` tokens of a sequence; return how many it holds."""
-        held = self._held[sequence]
+        held = self.places[sequence]
         if held.known and keep == len(held.tokens):
             return keep
         if held.known and keep and self._window_reaches(sequence, keep) and self._remove(sequence, keep):
@@ -174,40 +204,42 @@ class Session:
 
     def forget(self) -> None:
         """Empty the memory."""
-        for sequence in range(len(self._held)):
+        for sequence in range(len(self.places)):
             self._cut(sequence, 0)
 
     def settle(self, sequence: int, text: array[int]) -> None:
-        """Drop the rejected guesses of a text now, where the next pass of another would free what it still needs.
+        """Drop the rejected guesses of a text now, where others look at the memory before its next pass.
 
-        A sliding window gives away what the newest position no longer looks at, were it a guess.
+        A sliding window gives away what the newest position no longer looks at, were it a guess; a head
+        may read this very memory.
         """
-        if self.model.n_swa and self.model.can_drop_suffix:
-            self._cut(sequence, common_prefix(self._held[sequence].tokens, text))
+        if self.settles:
+            self._cut(sequence, common_prefix(self.places[sequence].tokens, text))
 
     @property
     def free_cells(self) -> float:
         """Positions that no text takes, at least: shared ones are counted for each."""
-        return self._n_cells - sum(len(held.tokens) for held in self._held)
+        return self._n_cells - sum(len(held.tokens) for held in self.places)
 
     def reach(self, sequence: int, text: array[int]) -> int:
         """How many leading tokens of a text a pass would not decode: held here, or borrowed from another."""
-        held, own = self._held[sequence], 0
-        keep = common_prefix(held.tokens, text) if held.known else 0
-        if keep == len(held.tokens) or (self.model.can_drop_suffix and self._window_reaches(sequence, keep)):
+        held, own = self.places[sequence], 0
+        most = self._most(sequence, text, len(text))
+        keep = min(common_prefix(held.tokens, text), most) if held.known else 0
+        if keep == len(held.tokens) or (self.can_drop_suffix and self._window_reaches(sequence, keep)):
             own = keep
         elif held.checkpoint is not None and held.saved <= keep:
             own = held.saved
-        return max(own, self._lender(text, len(text))[0])
+        return max(own, self._lender(text, most)[0])
 
     def _lender(self, text: array[int], most: int) -> tuple[int, int]:
         """The longest beginning of a text that can be borrowed, at most `most` tokens, and from whom."""
         found = [(0, 0)]
         if self.can_share:
-            for i, other in enumerate(self._held):
+            for i, other in enumerate(self.places):
                 n = min(common_prefix(other.tokens, text), most) if other.known else 0
                 whole = n == len(other.tokens)  # a recurrent state is lent as it is, or not at all
-                if whole or (self.model.can_drop_suffix and self._window_reaches(i, n)):
+                if whole or (self.can_drop_suffix and self._window_reaches(i, n)):
                     found.append((n, i))
         return max(found)
 
@@ -218,7 +250,7 @@ class Session:
             return own
         self._cut(sequence, 0)
         C.llama_memory_seq_cp(self._memory, source, sequence, 0, n)
-        self._held[sequence].tokens = text[:n]
+        self.places[sequence].tokens = text[:n]
         return n
 
     def _window_reaches(self, sequence: int, keep: int) -> bool:
@@ -226,14 +258,14 @@ class Session:
 
         seq_rm would say yes and the logits would be wrong.
         """
-        if not self.model.n_swa:
+        if not self._n_swa:
             return True
-        return int(C.llama_memory_seq_pos_min(self._memory, sequence)) <= max(0, keep - self.model.n_swa)
+        return int(C.llama_memory_seq_pos_min(self._memory, sequence)) <= max(0, keep - self._n_swa)
 
     def _remove(self, sequence: int, start: int) -> bool:
         return bool(C.llama_memory_seq_rm(self._memory, sequence, start, -1))
 
-    def _restore(self, sequence: int, held: _Held) -> bool:
+    def _restore(self, sequence: int, held: Held) -> bool:
         assert held.checkpoint is not None
         size = len(held.checkpoint)
         data = ctypes.cast(held.checkpoint, ctypes.POINTER(ctypes.c_uint8))
@@ -241,7 +273,7 @@ class Session:
             return False
         return self._remove(sequence, held.saved)
 
-    def _save(self, w: _Work) -> None:
+    def _save(self, w: Work) -> None:
         """Checkpoint the recurrent state at `w.at`, unless the last checkpoint is there already."""
         held, sequence = w.held, w.want.sequence
         if held.checkpoint is not None and held.saved == w.at:
@@ -255,7 +287,7 @@ class Session:
         if w.at and C.llama_state_seq_get_data_ext(self._ctx, data, size, sequence, PARTIAL_ONLY) == size:
             held.checkpoint, held.saved = buffer, w.at
 
-    def _decode_in_pieces(self, parts: list[tuple[_Work, int]], keep: int) -> None:
+    def _decode_in_pieces(self, parts: list[tuple[Work, int]], keep: int) -> None:
         """Decode each work up to its end in pieces; the last piece takes `keep` output rows along.
 
         A piece is one ubatch: planning a second one, llama.cpp already gives away cells of a sliding
@@ -267,7 +299,7 @@ class Session:
         if waiting or keep:
             self._decode(parts, waiting, outputs=keep > 0)
 
-    def _decode(self, parts: list[tuple[_Work, int]], room: int, outputs: bool) -> int:
+    def _decode(self, parts: list[tuple[Work, int]], room: int, outputs: bool) -> int:
         """One llama_decode of up to `room` waiting tokens and, if asked, all output rows. Returns the former."""
         n, taken, spans = 0, 0, []
         for w, end in parts:
@@ -280,6 +312,9 @@ class Session:
                 continue
             span = slice(n, n + count)
             self._token[span] = w.want.tokens[w.at : stop]
+            if w.want.hidden is not None:
+                ahead = len(w.want.tokens) - len(w.want.hidden)
+                self._embd[span] = w.want.hidden[w.at - ahead : stop - ahead]
             self._pos[span] = np.arange(w.at, stop, dtype=np.int32)
             self._seq[span] = w.want.sequence
             self._output[span] = 0
@@ -296,19 +331,32 @@ class Session:
         if code:
             for w, _ in spans:
                 self._resync(w)
-            if code == 2:
-                raise Interrupted("interrupted")
-            raise BackendError(f"llama_decode returned {code} for {n} tokens of {self.model.path}: {log.reason()}")
+        self._check_code(code, n)
+        news = [(w.want, w.at, stop) for w, stop in spans]
         for w, stop in spans:
             w.rows.decoded += stop - w.at
-            w.held.tokens.extend(w.want.tokens[w.at : stop])
-            w.held.known, w.at = True, stop
+            self._hold(w, stop)
+        if self._reader:
+            seen = [Decoded(want.sequence, want.tokens[:stop], at, want.sure) for want, at, stop in news]
+            self._reader.observe(seen, self._hidden(n))
         return taken
 
-    def _resync(self, w: _Work) -> None:
+    def _check_code(self, code: int, n: int) -> None:
+        """Raises Interrupted or BackendError for what llama_decode or llama_encode says of n tokens."""
+        if code == 2:
+            raise Interrupted("interrupted")
+        if code:
+            raise BackendError(f"llama.cpp returned {code} for {n} tokens of {self.model.path}: {log.reason()}")
+
+    def _hold(self, w: Work, stop: int) -> None:
+        """The memory has this text up to `stop` now."""
+        w.held.tokens.extend(w.want.tokens[w.at : stop])
+        w.held.known, w.at = True, stop
+
+    def _resync(self, w: Work) -> None:
         """After a failed decode: believe what the memory says, if it can be believed."""
         sequence, held = w.want.sequence, w.held
-        if self.model.can_drop_suffix:
+        if self.can_drop_suffix:
             at = int(C.llama_memory_seq_pos_max(self._memory, sequence)) + 1
             held.tokens, held.known = w.want.tokens[:at], True
         else:  # the state is garbage, although it counts the aborted tokens
