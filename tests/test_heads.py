@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
     """
     at = tmp_path_factory.mktemp("heads")
     llama = tiny_heads.llama(at / "llama.gguf")
-    own = {"own_embedding": True, "width": 48, "target_layers": (1, 2, 0), "norm_before_fc": True}
+    own: dict[str, Any] = {"own_embedding": True, "width": 48, "target_layers": (1, 2, 0), "norm_before_fc": True}
     return {
         "mimo": Pair(tiny_heads.mimo2(at / "mimo.gguf"), None),
         "mimo-3": Pair(tiny_heads.mimo2(at / "mimo-3.gguf", heads=3), None),
@@ -77,7 +77,7 @@ def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[array[int], list[int]]]:
     """Every draft of every head: the text before it, its guesses."""
-    seen = []
+    seen: list[tuple[array[int], list[int]]] = []
     draft = DraftHead.draft
 
     def spy(self: DraftHead, live: Sequence[Live]) -> list[Draft]:
@@ -141,3 +141,107 @@ def test_two_sequences_in_one_pass(pair: Pair, made: list[tuple[array[int], list
         rows = [json.dumps({"prompt": prompt, "n_predict": 24, "seed": 5}).encode() for prompt in prompts]
         assert [told(record) for record in run(engine, rows)] == alone
     assert check(pair, made) > 24
+
+
+beginnings = st.sampled_from(["", "abcafbceabcafbceabcafbce", "fedcbafedcbaabcdef"])
+rows = st.fixed_dictionaries(
+    {
+        "prompt": st.builds(lambda a, b: (a + b) or "a", beginnings, st.text("abcdef", max_size=90)),
+        "n_predict": st.integers(0, 30),
+        "seed": st.integers(0, 99),
+    },
+    optional={
+        "temperature": st.sampled_from([0, 0.8]),
+        "n_max": st.integers(0, 3),
+        "spec_type": st.sampled_from(["none", "ngram-simple"]),
+    },
+)
+
+
+@pytest.fixture(scope="module", params=["mimo", "mimo-3", "gemma4", "eagle3", "qwen35"])
+def engines(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Iterator[dict[str, Engine]]:
+    """One row at a time, three, and alone: with the head, with n-grams."""
+    pair: Pair = pairs[request.param]
+    small = {"spec_draft_n_max": 3, "spec_ngram_simple_size_n": 2, "spec_ngram_simple_size_m": 4, "ctx_size": 256}
+    made = {
+        "1": Engine(pair.settings(parallel=1, **small), batch=True),
+        "3": Engine(pair.settings(parallel=3, **small), batch=True),
+        "": Engine(pair.settings(**small)),
+        "none": Engine(pair.settings(**small, model_draft=None, spec_type=("none",))),
+        "ngram-simple": Engine(pair.settings(**small, model_draft=None, spec_type=("ngram-simple",))),
+    }
+    yield made
+    for engine in made.values():
+        engine.close()
+
+
+@pytest.mark.parametrize("n", ["1", "3"])
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(mix=st.lists(rows, min_size=1, max_size=9))
+def test_rows_of_a_batch_are_guessed_as_they_are_alone(
+    engines: dict[str, Engine], n: str, mix: list[dict[str, Any]]
+) -> None:
+    """Counts too: a row that was read from the wrong state would be guessed otherwise."""
+    records = run(engines[n], [json.dumps(row).encode() for row in mix])
+    for record, row in zip(records, mix, strict=True):
+        how = {"predict": row["n_predict"], "seed": row["seed"], "temp": row.get("temperature", 0.0)}
+        way = row.get("spec_type", "")
+        alone = ask(engines[way], row["prompt"], spec_draft_n_max=row.get("n_max", 3), **how)
+        assert told(record) == told(alone.as_json())
+
+
+def test_after_a_cut_one_token_is_decoded_again(pair: Pair, made: list[tuple[array[int], list[int]]]) -> None:
+    """The state before the first new token is not kept. Where the cut is no deeper than the last pass, it is."""
+    with Engine(pair.settings(spec_draft_n_max=3)) as engine:
+        text = "abcafbceddca"
+        first = ask(engine, text, predict=12)
+        again = ask(engine, text + first.text[:-1] + "fb", predict=6)  # its last token was never decoded
+        assert again.stats.cache_n == len(text) + 11
+        cut = ask(engine, text[:6] + "bbbb", predict=12)
+        if engine.target.can_drop_suffix:
+            mirrors = pair.target.name == "gemma4.gguf"
+            assert cut.stats.cache_n == (6 if mirrors else 5)
+        assert check(pair, made) > 30
+
+
+def test_states_of_a_whole_text_are_never_kept(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Engine(pair.settings(spec_draft_n_max=3, ubatch_size=32)) as engine:
+        reader = engine.target._reader
+        assert isinstance(reader, DraftHead)
+        longest, observe = [0], DraftHead.observe
+
+        def spy(self: DraftHead, parts: Any, states: Any) -> None:
+            observe(self, parts, states)
+            longest[0] = max(longest[0], *(len(s.rows) for s in reader._rows._stretches.values()))
+
+        monkeypatch.setattr(DraftHead, "observe", spy)
+        for n_max in (3, 0):
+            ask(engine, "abcdef" * 40, predict=200, spec_draft_n_max=n_max)
+        assert 0 < longest[0] <= MOST_UNREAD + 32
+
+
+def test_an_interrupted_draft_leaves_all_usable(pair: Pair, made: list[tuple[array[int], list[int]]]) -> None:
+    """Stopped after each number of decodes in turn, the next answer is what it would have been."""
+    with Engine(pair.settings(spec_draft_n_max=3)) as engine:
+        whole = ask(engine, "abcafbceddca", predict=20)
+        decodes = 0
+        decode = Session._decode
+
+        def count(self: Session, *args: Any, **more: Any) -> int:
+            nonlocal decodes
+            decodes -= 1
+            if not decodes:
+                engine.abort.set()
+            return decode(self, *args, **more)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Session, "_decode", count)
+            for stop in range(2, 20):
+                decodes = stop
+                ask(engine, "abcafbceddca", predict=20)
+                engine.abort.clear()
+                decodes = 0
+                made.clear()
+                again = ask(engine, "abcafbceddca", predict=20)
+                assert (again.text, again.stats.total.accepted) == (whole.text, whole.stats.total.accepted)
+                check(pair, made)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import ask
+from record_peer import heads, verify_prompts, with_mtp
 
 import spec_cli.scheduler
 from spec_cli.batch.lines import Line
@@ -114,6 +115,28 @@ def test_texts_and_counts_are_those_of_llama_server(
         assert ending(answer, rounds[-1]) == case["ends"]
         assert as_peer(answer, rounds) == {name: by_our_rule(case)[name] for name in COUNTS}
         assert len(answer.tokens) + answer.n_prompt < 250, "beyond it, batch shapes may change a logit"
+
+
+HEADS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("peer_heads.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kind", ["draft-mtp", "draft-eagle3"])
+def test_heads_make_the_guesses_that_llama_server_makes(
+    kind: str, smol: Path, shared: Path, engine: Callable[..., Engine], tmp_path: Path
+) -> None:
+    """Drafted and accepted, and the text of plain decoding. Here four prompts; `speed.py --only heads` has all."""
+    model, flags = heads(smol, with_mtp(smol, tmp_path) if kind == "draft-mtp" else smol)[kind]
+    draft = Path(flags[-1]) if "-md" in flags else None
+    cases = [case for case in HEADS if case["type"] == kind]
+    for n_max, prompts in ((1, [8]), (3, [0, 5, 11])):
+        ours = engine(model, ctx_size=2048, repack=False, spec_type=(kind,), model_draft=draft, spec_draft_n_max=n_max)
+        for i in prompts:
+            ours.forget()
+            answer = ask(ours, verify_prompts()[i], predict=96)
+            theirs = cases[i][str(n_max)]
+            assert [answer.stats.total.drafted, answer.stats.total.accepted] == theirs["counts"]
+            assert theirs["as_plain"]
+            assert answer.text == cases[i]["plain"]
 
 
 # llama-server -m SmolLM2-135M-Instruct.Q4_1.gguf -t 2 --no-repack -c 1024 -np 1, then /completion with

@@ -34,7 +34,6 @@ class Head(Protocol):
     n_vocab: int
     n_ctx: int
     width: int
-    encodes: bool
     mirrors: bool
     n_heads: int
 
@@ -42,14 +41,14 @@ class Head(Protocol):
     def encode(self, rows: Array) -> Array: ...
     def keep(self, sequence: int, n: int) -> None: ...
     def take_turn(self, head: int) -> None: ...
-    def reach(self, sequence: int, text: array[int]) -> int: ...
+    def claim(self, sequence: int, text: array[int]) -> int: ...
 
 
 class DraftHead(GreedyDrafter):
     """llama.cpp's draft-mtp and draft-eagle3 (common/speculative.cpp, common_speculative_impl_draft_mtp, _eagle3).
 
-    A row pairs a token with the target's hidden state of the token before it. An MTP block has such
-    a row for every token, the first one with zeros; EAGLE-3 starts with the second token. Both read
+    A row pairs a token with the target's hidden state of the token before it. An MTP block has such a
+    row for every token, the first one with zeros; EAGLE-3 has none for the first token. Both read
     the target's states for the text that is certain and their own for what they guess, so guessed rows
     are taken back after each draft.
 
@@ -62,7 +61,6 @@ class DraftHead(GreedyDrafter):
     def __init__(self, name: str, head: Head, target_vocab: int, limits: Limits, say: Callable[[str], None]) -> None:
         super().__init__(n_ctx=head.n_ctx, n_vocab=head.n_vocab, target_vocab=target_vocab, limits=limits, say=say)
         self.name, self._head = name, head
-        self._skip = int(head.encodes)  # tokens of the text that have no row
         self._rows = HiddenRows()
         self._states: dict[int, list[Array]] = {}  # of the rows that a draft has made so far
 
@@ -70,8 +68,8 @@ class DraftHead(GreedyDrafter):
         """How many leading tokens the target need not decode again for the head to read on."""
         if self._head.mirrors:
             return most
-        first = max(0, self._head.reach(sequence, self._text(text)) - 1 + self._skip)
-        return most if first >= most else min(most, self._rows.end(text, first))
+        first = max(0, self._head.claim(sequence, self._readable(text)) - 1)
+        return most if first >= most else min(most, self._rows.claim(sequence, text, first))
 
     def observe(self, parts: Seq[Decoded], rows: Any) -> None:
         """Keep the target's hidden states; read those of a prompt now, the others when a draft is wanted."""
@@ -92,10 +90,6 @@ class DraftHead(GreedyDrafter):
     def _least(self, g: Guess) -> int:
         return min(super()._least(g), max(1, g.most))  # a draft that was cut short is not thrown away
 
-    def _text(self, text: array[int]) -> array[int]:
-        """The tokens that have a row."""
-        return self._readable(text)[self._skip :]
-
     def _catch_up(self, texts: Seq[tuple[int, array[int]]]) -> None:
         """Read the target's hidden states of all but each text's last token."""
         passes = []
@@ -103,12 +97,11 @@ class DraftHead(GreedyDrafter):
             if self._head.mirrors:
                 self._rows.drop(sequence, len(text) - 1)
                 continue
-            own = self._text(text)
-            done = self._head.reach(sequence, own)
+            own = self._readable(text)
+            done = self._head.claim(sequence, own)
             if done < len(own):
-                first = done - 1 + self._skip
-                states = self._rows.get(text, max(0, first), len(text) - 1)
-                if first < 0:
+                states = self._rows.get(sequence, max(0, done - 1), len(text) - 1)
+                if not done:
                     states = np.concatenate([np.zeros((1, self._head.width), np.float32), states])
                 passes.append(Pass(sequence, own, len(own), 0, states))
         if passes:
@@ -117,7 +110,7 @@ class DraftHead(GreedyDrafter):
             self._rows.drop(sequence, len(text) - 1)
 
     def _for_each_head(self, passes: Seq[Pass]) -> None:
-        before = [self._head.reach(p.sequence, p.tokens) for p in passes]
+        before = [self._head.claim(p.sequence, p.tokens) for p in passes]
         for turn in range(self._head.n_heads):
             if self._head.n_heads > 1:
                 self._head.take_turn(turn)
@@ -129,7 +122,7 @@ class DraftHead(GreedyDrafter):
         if not step:
             self._catch_up([(g.id, g.text[: g.sure - 1]) for g in guesses])
             for g in guesses:
-                self._states[g.id] = [self._rows.get(g.text, g.sure - 2, g.sure - 1)[0]]
+                self._states[g.id] = [self._rows.get(g.id, g.sure - 2, g.sure - 1)[0]]
         if self._head.n_heads > 1:
             self._head.take_turn(step)
             self._stop(guesses)
@@ -139,7 +132,7 @@ class DraftHead(GreedyDrafter):
         return rows
 
     def _next(self, g: Guess) -> Pass:
-        text, states = g.text[self._skip :], np.stack(self._states[g.id])
+        text, states = g.text[:], np.stack(self._states[g.id])
         if self._head.mirrors:
             text, states = g.text[: g.sure - 1] + g.text[-1:], states[-1:]
         return Pass(g.id, text, len(text), 1, states)
@@ -147,4 +140,4 @@ class DraftHead(GreedyDrafter):
     def _stop(self, guesses: Seq[Guess]) -> None:
         """Take back guessed rows; the row of the text's last token has the target's state, and may stay."""
         for g in guesses:
-            self._head.keep(g.id, g.sure - self._skip - (self._head.n_heads > 1))
+            self._head.keep(g.id, g.sure - (self._head.n_heads > 1))

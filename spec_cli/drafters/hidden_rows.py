@@ -23,7 +23,7 @@ class _Stretch:
 
 
 class HiddenRows:
-    """Rows by sequence; one may be asked for with another sequence's text, as texts that begin alike have the same."""
+    """The rows of each sequence."""
 
     def __init__(self) -> None:
         self._stretches: dict[int, _Stretch] = {}
@@ -36,17 +36,25 @@ class HiddenRows:
         self._stretches[sequence] = _Stretch(text, start, rows)
         return len(rows)
 
-    def end(self, text: array[int], first: int) -> int:
-        """Up to where the rows from position `first` on are known without a gap; `first` where none is."""
-        ends = [common_prefix(s.text, text) for s in self._stretches.values() if s.start <= first]
-        return max([first, *ends])
+    def claim(self, sequence: int, text: array[int], first: int) -> int:
+        """Up to where the rows of this text are known from position `first` on; `first` where none is.
 
-    def get(self, text: array[int], first: int, end: int) -> Array:
-        """float32 [end - first, width], a view."""
-        for s in self._stretches.values():
-            if s.start <= first and end <= common_prefix(s.text, text):
-                return s.rows[first - s.start : end - s.start]
-        raise AssertionError(f"no hidden states of positions {first} to {end}")
+        Texts that begin alike have the same rows: what another sequence has is taken over, as it may lose it.
+        """
+        ends = {i: common_prefix(s.text, text) for i, s in self._stretches.items() if s.start <= first}
+        best = max(ends, key=lambda i: (ends[i], i == sequence), default=sequence)
+        if ends.get(best, 0) <= first:
+            return first
+        if best != sequence:
+            s, end = self._stretches[best], ends[best]
+            self._stretches[sequence] = _Stretch(text[:end], first, s.rows[first - s.start : end - s.start])
+        return ends[best]
+
+    def get(self, sequence: int, first: int, end: int) -> Array:
+        """float32 [end - first, width], a view of rows that are known."""
+        s = self._stretches[sequence]
+        assert s.start <= first <= end <= len(s.text), f"no hidden states of positions {first} to {end}"
+        return s.rows[first - s.start : end - s.start]
 
     def drop(self, sequence: int, before: int) -> None:
         """Rows before this position were read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from array import array
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
 from spec_cli.llama.session import Session, Work
+from spec_cli.tokens import common_prefix
 
 ENCODER = 32  # rows of hidden states that the encoder takes at a time: each has logits of its own
 
@@ -36,6 +38,7 @@ class HeadSession(Session):
 
     def __init__(self, model: Model, params: ContextParams, target: Session, abort: Abort | None = None) -> None:
         self.encodes = model.arch == "eagle3"
+        self.rowless = int(self.encodes)
         self.can_drop_suffix, self.settles, self._n_swa = True, False, 0  # whatever the model is beside its heads
         self._open(model, params, head_struct(model, params, target.context), abort)
         self.mirrors = not self.encodes and hidden.symbol("llama_get_ctx_other")(self._ctx) == target.context
@@ -46,6 +49,10 @@ class HeadSession(Session):
         self.width: int = C.llama_model_n_embd(model.handle) if self.encodes else C.llama_model_n_embd_out(model.handle)
         self._make_batch(self.width)
         hidden.symbol("llama_set_embeddings_nextn")(self._ctx, True, True)
+
+    def claim(self, sequence: int, text: array[int]) -> int:
+        """How many rows of this text are read; what others have of it is taken over, as they may lose it."""
+        return self._borrow(sequence, text, common_prefix(self.places[sequence].tokens, text), len(text))
 
     def keep(self, sequence: int, n: int) -> None:
         """Forget all but the first n rows of a text: what follows was read with guessed hidden states."""

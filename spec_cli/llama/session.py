@@ -57,6 +57,9 @@ class Session:
     Texts that begin alike share the memory of their beginning: it is decoded once.
     """
 
+    rowless = 0
+    """Leading tokens that take no place in the memory (EAGLE-3's first one)."""
+
     def __init__(self, model: Model, params: ContextParams, abort: Abort | None = None) -> None:
         several = params.n_sequences + params.n_spare > 1
         if several and model.n_swa and not model.can_drop_suffix:
@@ -171,8 +174,10 @@ class Session:
         most = self._most(p.sequence, p.tokens, len(p.tokens) - p.outputs)
         at = self._cut(p.sequence, min(common_prefix(held.tokens, p.tokens), most))
         known = 0 if p.hidden is None else len(p.tokens) - len(p.hidden)
-        if at < known or p.sure - at > MOST_RIDING:
+        if p.sure - at > MOST_RIDING:
             at = self._borrow(p.sequence, p.tokens, at, most)
+        if at < self.rowless:
+            held.tokens, at = p.tokens[: self.rowless], self.rowless
         assert at >= known, f"hidden states from token {known} on, where the head has read {at}"
         first, guesses = at, len(p.tokens) - p.sure
         if guesses and not self.can_drop_suffix and p.sure - at > min(guesses, MOST_RIDING):
@@ -249,7 +254,7 @@ class Session:
         if n <= own or source == sequence:
             return own
         self._cut(sequence, 0)
-        C.llama_memory_seq_cp(self._memory, source, sequence, 0, n)
+        C.llama_memory_seq_cp(self._memory, source, sequence, 0, n - self.rowless)
         self.places[sequence].tokens = text[:n]
         return n
 
@@ -263,7 +268,7 @@ class Session:
         return int(C.llama_memory_seq_pos_min(self._memory, sequence)) <= max(0, keep - self._n_swa)
 
     def _remove(self, sequence: int, start: int) -> bool:
-        return bool(C.llama_memory_seq_rm(self._memory, sequence, start, -1))
+        return bool(C.llama_memory_seq_rm(self._memory, sequence, start - self.rowless, -1))
 
     def _restore(self, sequence: int, held: Held) -> bool:
         assert held.checkpoint is not None
@@ -315,7 +320,7 @@ class Session:
             if w.want.hidden is not None:
                 ahead = len(w.want.tokens) - len(w.want.hidden)
                 self._embd[span] = w.want.hidden[w.at - ahead : stop - ahead]
-            self._pos[span] = np.arange(w.at, stop, dtype=np.int32)
+            self._pos[span] = np.arange(w.at - self.rowless, stop - self.rowless, dtype=np.int32)
             self._seq[span] = w.want.sequence
             self._output[span] = 0
             if outputs and w.want.outputs:
@@ -357,7 +362,7 @@ class Session:
         """After a failed decode: believe what the memory says, if it can be believed."""
         sequence, held = w.want.sequence, w.held
         if self.can_drop_suffix:
-            at = int(C.llama_memory_seq_pos_max(self._memory, sequence)) + 1
+            at = int(C.llama_memory_seq_pos_max(self._memory, sequence)) + 1 + self.rowless
             held.tokens, held.known = w.want.tokens[:at], True
         else:  # the state is garbage, although it counts the aborted tokens
             self._cut(sequence, held.saved)
