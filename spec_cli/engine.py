@@ -176,7 +176,7 @@ class Engine:
             types, n_max = named(settings.spec_type or (), "spec_type"), None
             absent = [name for name in types if name not in self.drafter.calls]
             if absent:
-                raise UsageError(f"spec_type: {absent[0]} needs a model that this run does not use (-md, --spec-type)")
+                raise UsageError(f"spec_type: {absent[0]} needs a draft model or head that this run uses (-md)")
         if asked is None:
             return types, n_max
         if types and asked > self._longest and asked != self.settings.spec_draft_n_max:

@@ -14,6 +14,7 @@ from spec_cli.settings import Settings
 
 # common/download.cpp: files with these words are never "the model"
 NOT_MODELS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
+HEADS = ("mtp-", "eagle3-")  # heads for a model, as they are named beside it; the first kind counts
 PREFERRED = ("Q4_K_M", "Q8_0")
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
@@ -30,7 +31,7 @@ def fetched(settings: Settings, say: Callable[[str], None]) -> Settings:
         settings = replace(settings, model=path)
     if settings.hf_repo_draft is not None:  # -md is then the file's name there
         name = str(settings.model_draft) if settings.model_draft is not None else None
-        path = fetch(settings.hf_repo_draft, name, settings, "-hfd/--hf-repo-draft", say)
+        path = fetch(settings.hf_repo_draft, name, settings, "-hfd/--hf-repo-draft", say, choose_draft)
         origins = {**settings.origins, "model_draft": settings.origins.get("hf_repo_draft", "-hfd")}
         settings = replace(settings, model_draft=path, origins=origins)
     return settings
@@ -47,6 +48,18 @@ def choose_file(names: Iterable[str], tag: str) -> str | None:
     return None if tag or not models else models[0]
 
 
+def choose_draft(names: Iterable[str], tag: str) -> str | None:
+    """A head of this repository, else the file that `choose_file` takes (common/arg.cpp: heads outrank models)."""
+    files = sorted(n for n in names if n.endswith(".gguf"))
+    for word in HEADS:
+        for name in files:
+            if word in name.rsplit("/", 1)[-1] and re.search(
+                rf"{re.escape(tag)}[.-]" if tag else "", name, re.IGNORECASE
+            ):
+                return name
+    return choose_file(files, tag)
+
+
 def shards_of(name: str) -> list[str]:
     """All files of a model that is split, or the one."""
     shard = _SHARD.search(name)
@@ -55,7 +68,10 @@ def shards_of(name: str) -> list[str]:
     return [f"{name[: shard.start()]}-{i:05d}-of-{shard[2]}.gguf" for i in range(1, int(shard[2]) + 1)]
 
 
-def fetch(spec: str, file: str | None, settings: Settings, flag: str, say: Callable[[str], None]) -> Path:
+def fetch(
+    spec: str, file: str | None, settings: Settings, flag: str, say: Callable[[str], None],
+    choose: Callable[[Iterable[str], str], str | None] = choose_file,
+) -> Path:  # fmt: skip
     """The path of a repository's model file in the cache."""
     repo, _, tag = spec.partition(":")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
@@ -79,7 +95,7 @@ def fetch(spec: str, file: str | None, settings: Settings, flag: str, say: Calla
                 names = [str(p.relative_to(folder)) for p in folder.rglob("*.gguf")]
             else:
                 names = hub.HfApi(token=settings.hf_token).list_repo_files(repo)
-            file = choose_file(names, tag)
+            file = choose(names, tag)
             if file is None:
                 what = f"{tag} among " if tag else ""
                 found = ", ".join(sorted(n for n in names if n.endswith(".gguf"))) or "none"

@@ -199,8 +199,8 @@ class Settings:
     model_draft: Path | None = option(
         None, "-md", "--model-draft", "--spec-draft-model", panel=MODEL, shapes=True, metavar="GGUF",
         env="LLAMA_ARG_SPEC_DRAFT_MODEL",
-        help="A small GGUF of the same vocabulary that guesses. Alone it means --spec-type draft-simple "
-        "(llama.cpp ignores it then).",
+        help="A GGUF that guesses: a small model of the same vocabulary, an MTP or an EAGLE-3 head. Alone it "
+        "means the --spec-type that it is made for (llama.cpp ignores a small model then).",
     )
     hf_repo: str | None = option(
         None, "-hf", "-hfr", "--hf-repo", panel=MODEL, metavar="USER/REPO[:QUANT]", env="LLAMA_ARG_HF_REPO",
@@ -665,24 +665,25 @@ class Settings:
     )
     spec_type: tuple[str, ...] | None = option(
         None, "--spec-type", panel=SPECULATION, metavar="TYPE,...", env="LLAMA_ARG_SPEC_TYPE", parse=read_types,
-        row=(), choices=("none", "draft-simple", "ngram-simple"),
-        shown="draft-simple with -md, else ngram-simple capped at 8",
-        help="How to guess: none, draft-simple, ngram-simple; the first in llama.cpp's order that has a guess wins.",
+        row=(), choices=("none", "ngram-simple", "draft-simple", "draft-eagle3", "draft-mtp"),
+        shown="what -md is made for; else draft-mtp where the model has MTP layers; else ngram-simple capped at 8",
+        help="How to guess: none, ngram-simple, draft-simple, draft-eagle3, draft-mtp; the first in this order "
+        "that has a guess wins.",
     )
     spec_draft_n_max: int | None = option(
         None, "--spec-draft-n-max", panel=SPECULATION, metavar="N", env="LLAMA_ARG_SPEC_DRAFT_N_MAX", low=0,
-        high=MOST_GUESSES, row=("n_max",), shown="3 for draft-simple",
+        high=MOST_GUESSES, row=("n_max",), shown="3 for draft-*",
         help="Most guesses a round, whichever type made them; 0 drafts nothing.",
     )
     spec_draft_n_min: int = option(
         0, "--spec-draft-n-min", panel=SPECULATION, metavar="N", env="LLAMA_ARG_SPEC_DRAFT_N_MIN", low=0,
         high=MOST_GUESSES,
-        help="Throw away shorter drafts of a draft model.",
+        help="Throw away shorter drafts of a draft model or head.",
     )
     spec_draft_p_min: float = option(
         0.0, "--spec-draft-p-min", "--draft-p-min", panel=SPECULATION, metavar="P", env="LLAMA_ARG_SPEC_DRAFT_P_MIN",
         low=0, high=1,
-        help="A draft model stops guessing below this probability.",
+        help="A draft model or head stops guessing below this probability.",
     )
     spec_ngram_simple_size_n: int = option(
         12, "--spec-ngram-simple-size-n", panel=SPECULATION, metavar="N", low=1, high=1024,

@@ -33,6 +33,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
+import record_peer
 
 from spec_cli.batch.lines import Lines
 from spec_cli.batch.run import Run
@@ -40,8 +41,10 @@ from spec_cli.chat.prompt import chat_tokens, plain_tokens
 from spec_cli.chat.template import ChatTemplate
 from spec_cli.config import NO_MODEL, demo_model
 from spec_cli.contracts import Live, Pass
+from spec_cli.drafters.chain import Chain
 from spec_cli.drafters.ngram_simple import NgramSimple
 from spec_cli.engine import Answer, Engine
+from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
 from spec_cli.llama.model import has_amx
 from spec_cli.plan import plan
@@ -126,6 +129,11 @@ def chat(engine: Engine, text: str) -> array[int]:
     return chat_tokens(engine.vocab, template, [{"role": "user", "content": text}], parse_special=False)
 
 
+def sizes_of(engine: Engine) -> ContextParams:
+    """The sizes of its target's context."""
+    return plan(engine.settings, lambda line: None).target
+
+
 class Decodes:
     """The time inside llama_decode, from the end of the prompt's round on."""
 
@@ -185,7 +193,7 @@ class BareLoop:
 
     def __init__(self, engine: Engine) -> None:
         params = C.llama_context_default_params()
-        mine = engine.target.params
+        mine = sizes_of(engine)
         params.n_ctx, params.n_batch, params.n_ubatch = mine.n_ctx, mine.n_batch, mine.n_ubatch
         params.n_threads, params.n_threads_batch = mine.n_threads, mine.n_threads_batch
         params.flash_attn_type, params.swa_full = -1, False
@@ -226,7 +234,7 @@ class Server:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self._url = f"http://127.0.0.1:{port}"
-        mine, rows = plan(engine.settings, lambda line: None).target, engine.n_rows
+        mine, rows = sizes_of(engine), engine.n_rows
         sizes = {"-t": mine.n_threads, "-tb": mine.n_threads_batch, "-c": mine.n_ctx * rows, "-np": rows, "-ngl": 0}
         command = [program, "-m", str(engine.target.model.path), "--host", "127.0.0.1", "--port", str(port)]
         command += [str(word) for flag in sizes.items() for word in flag] + ["--no-repack"] * has_amx()
@@ -523,6 +531,137 @@ def batch(options: argparse.Namespace) -> None:
             )
 
 
+def kinds_of(folder: Path) -> dict[str, tuple[Path, dict[str, Any], list[str]]]:
+    """The ways of guessing for the demo model with the shared drafts: the target, settings, llama-server's flags."""
+    draft = record_peer.DRAFT
+    if not draft.is_file():
+        raise Skip(f"no {draft} (SPEC_CLI_SHARED)")
+    found: dict[str, tuple[Path, dict[str, Any], list[str]]] = {
+        "ngram-simple": (demo(), DEMO, ["--spec-type", "ngram-simple", *record_peer.NGRAM_SIZES]),
+        "draft-simple": (demo(), {"model_draft": draft}, record_peer.SIMPLE),
+    }
+    for kind, (target, flags) in record_peer.heads(demo(), record_peer.with_mtp(demo(), folder)).items():
+        found[kind] = (target, {"model_draft": Path(flags[-1])} if "-md" in flags else {}, flags)
+    return found
+
+
+def kinds(options: argparse.Namespace) -> None:
+    """A table of the ways of guessing: twelve prompts, 96 tokens each, beside plain decoding and llama-server.
+
+    Every prompt meets empty memories. The server decodes it in one piece too (-ctxcp 0), and is a new one
+    each time: an old one starts a prompt's first row from the last prompt's hidden state.
+    """
+    prompts = record_peer.verify_prompts()
+    head = ["kind", "n_max", "drafted", "accepted", "tokens a round", "tokens/s", "plain", "llama-server"]
+    print(f"\n| {' | '.join(head)} | counts, texts |\n|{'---|' * (len(head) + 1)}", flush=True)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        plain: dict[Path, Engine] = {}
+        for kind, (target, how, flags) in kinds_of(Path(folder)).items():
+            if target not in plain:
+                plain[target] = stack.enter_context(Engine(settings(options, model=target, spec_type=("none",))))
+            for n_max in (8,) if kind == "ngram-simple" else (1, 3):
+                asked = settings(options, **{"model": target, "spec_type": (kind,), "spec_draft_n_max": n_max, **how})
+                with Engine(asked) as engine:
+                    compare(kind, n_max, engine, plain[target], prompts, options, flags)
+
+
+def compare(
+    kind: str, n_max: int, engine: Engine, plain: Engine, prompts: Seq[str], options: argparse.Namespace,
+    flags: list[str],
+) -> None:  # fmt: skip
+    """One row of the table of `kinds`; what is compared takes turns, prompt by prompt."""
+    n = record_peer.N_PREDICT
+    seconds, made = [0.0, 0.0, 0.0], [0, 0, 0]
+    drafted = accepted = rounds = same_counts = same_texts = same_theirs = 0
+    for prompt in prompts:
+        answers = []
+        for i, one in enumerate((engine, plain)):
+            one.forget()
+            answers.append(one.generate(plain_tokens(one.vocab, prompt), settings(options, predict=n)))
+            stats = answers[-1].stats
+            seconds[i], made[i] = seconds[i] + stats.predicted_s, made[i] + stats.predicted_n - 1
+        stats = answers[0].stats
+        drafted, accepted = drafted + stats.total.drafted, accepted + stats.total.accepted
+        rounds += stats.rounds
+        same_texts += answers[0].text == answers[1].text
+        if options.server:
+            mine = sizes_of(engine)
+            sizes = ["-t", str(mine.n_threads), "-tb", str(mine.n_threads_batch), "-c", str(mine.n_ctx), "-np", "1"]
+            sizes += ["-ngl", "0", "-ctxcp", "0", *["--no-repack"] * has_amx(), "--spec-draft-n-max", str(n_max)]
+            command = [options.server, "-m", str(engine.target.model.path), *sizes, *flags]
+            with tempfile.TemporaryFile() as log, record_peer.serve(command, log) as url:
+                record_peer.complete(url, "warm", n_predict=4)
+                theirs = record_peer.complete(url, prompt)
+            timings = theirs["timings"]
+            seconds[2] += timings["predicted_ms"] / 1e3
+            made[2] += timings["predicted_n"] - 1
+            counts = [timings.get(key, 0) for key in ("draft_n", "draft_n_accepted")]
+            same_counts += counts == [stats.total.drafted, stats.total.accepted]
+            same_theirs += theirs["content"] == answers[0].text
+    rates = [f"{n / s:.1f}" if s else "" for n, s in zip(made, seconds, strict=True)]
+    cells = [kind, n_max, drafted, accepted, f"{1 + accepted / rounds:.2f}", *rates]
+    note = f"{same_texts} of {len(prompts)} texts as plain"
+    if options.server:
+        note += f"; {same_counts} counts and {same_theirs} texts as the server's"
+    print(f"| {' | '.join(map(str, cells))} | {note} |", flush=True)
+
+
+class Drafting(Decodes):
+    """The time inside llama_decode while guesses are made."""
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        decode, draft = C.llama_decode, Chain.draft
+        drafting = False
+
+        def timed(ctx: Any, batch: Any) -> Any:
+            start = perf_counter()
+            code = decode(ctx, batch)
+            self.seconds += (perf_counter() - start) * drafting
+            return code
+
+        def drafted(*args: Any) -> Any:
+            nonlocal drafting
+            drafting = True
+            try:
+                return draft(*args)
+            finally:
+                drafting = False
+
+        with patch.object(C, "llama_decode", timed), patch.object(Chain, "draft", drafted):
+            yield
+
+
+def cost(options: argparse.Namespace) -> None:
+    """c: the time of a draft step over that of a target pass of one token, and what of it is not llama_decode's.
+
+    A step is a guess; reading what the target has found meanwhile is shared out among them.
+    """
+    n_max = 4
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        for kind, (target, how, _) in kinds_of(Path(folder)).items():
+            if kind == "ngram-simple":
+                continue
+            asked = settings(options, **{"model": target, "spec_type": (kind,), "spec_draft_n_max": n_max, **how})
+            engine = stack.enter_context(Engine(asked))
+            plain = stack.enter_context(Engine(settings(options, model=target, spec_type=("none",))))
+            prompt = plain_tokens(engine.vocab, STORY)
+            ratios: list[float] = []
+            shares: list[float] = []
+            for turn in range(6):
+                drafting, calls = Drafting(), engine.drafter.calls[kind].draft
+                before = calls.seconds
+                with drafting.counted():
+                    stats = engine.generate(prompt).stats
+                took = calls.seconds - before
+                alone = plain.generate(prompt).stats
+                if turn:
+                    ratios.append(took / stats.total.drafted / (alone.target_s / alone.rounds))
+                    shares.append(100 * (1 - drafting.seconds / took))
+            row(f"c of {kind}", ratios, "{:.2f}", None, f"{1e3 * took / stats.total.drafted:.2f} ms a guess")
+            row(f"draft step outside decode, {kind}", shares, "{:.1f} %", Bound("<=", 10))
+
+
 MEASUREMENTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "overhead": overhead,
     "plain": plain,
@@ -532,6 +671,8 @@ MEASUREMENTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "passes": passes,
     "edit": edit,
     "batch": batch,
+    "cost": cost,
+    "kinds": kinds,
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 import tiny
 from conftest import ask
 
-from spec_cli.drafters.draft_simple import top_probability
+from spec_cli.drafters.greedy import top_probability
 from spec_cli.engine import Engine
 from spec_cli.errors import FileError, UsageError
 
@@ -64,8 +64,8 @@ def test_short_drafts_are_thrown_away_below_n_min(models: Path, engine: Callable
 
 
 def test_a_head_is_no_draft_model(shared: Path, smol: Path, engine: Callable[..., Engine]) -> None:
-    with pytest.raises(UsageError, match="is made for draft-eagle3, which cannot be run yet"):
-        engine(smol, model_draft=shared / "models" / "smollm2-135m-eagle3.gguf")
+    with pytest.raises(UsageError, match="is made for draft-eagle3"):
+        engine(smol, model_draft=shared / "models" / "smollm2-135m-eagle3.gguf", spec_type=("draft-simple",))
     with pytest.raises(FileError, match="is not a decoder-only language model"):
         engine(shared / "models" / "smollm2-135m-eagle3.gguf")
 

@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import numpy_heads
 import pytest
 import tiny_heads
-from conftest import ask
+from conftest import ask, cli
 from hypothesis import HealthCheck, given, settings, strategies as st
 from test_batch_rows import run, told
 
 from spec_cli.contracts import Draft, Live
 from spec_cli.drafters.draft_head import MOST_UNREAD, DraftHead
 from spec_cli.engine import Engine
+from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.session import Session
 from spec_cli.settings import Settings
 
@@ -245,3 +247,115 @@ def test_an_interrupted_draft_leaves_all_usable(pair: Pair, made: list[tuple[arr
                 again = ask(engine, "abcafbceddca", predict=20)
                 assert (again.text, again.stats.total.accepted) == (whole.text, whole.stats.total.accepted)
                 check(pair, made)
+
+
+def patched(path: Path, old: bytes, new: bytes) -> Path:
+    """A copy of a file with other bytes at one place."""
+    data = path.read_bytes()
+    assert data.count(old) == 1
+    out = path.with_name(f"patched-{len(list(path.parent.iterdir()))}.gguf")
+    out.write_bytes(data.replace(old, new))
+    return out
+
+
+def test_files_that_do_not_fit_are_refused(pairs: dict[str, Pair], tmp_path: Path, models: Path) -> None:
+    """Each of these would end the process, or never be accepted, in llama.cpp."""
+    llama, eagle3 = pairs["eagle3"].target, pairs["eagle3"].head
+    trunk, mtp = pairs["mimo-file"].target, pairs["mimo-file"].head
+    assistant = pairs["gemma4"].head
+    assert eagle3
+    assert mtp
+    assert assistant
+    layers = tiny_heads.eagle3(tmp_path / "layers.gguf", target_layers=(0, 1, 9))
+    last = tiny_heads.eagle3(tmp_path / "last.gguf", target_layers=(0, 1, 3))
+    narrow = tiny_heads.eagle3(tmp_path / "narrow.gguf", target_width=32, own_embedding=True)
+    small = tiny_heads.mimo2(tmp_path / "small.gguf", part="head", width=32)
+    for target, head, words in (
+        (llama, mtp, r"llama\.gguf: llama\.cpp's llama models give nothing to MTP heads"),
+        (trunk, small, r"small\.gguf is made for hidden states of 32 values; .*trunk\.gguf has 64"),
+        (llama, layers, r"layers\.gguf reads layer 9 of its target; .*llama\.gguf has 0 to 2"),
+        (llama, last, r"last\.gguf reads layer 3 of its target; .*llama\.gguf has 0 to 2"),
+        (llama, narrow, r"narrow\.gguf is made for hidden states of 32 values; .*llama\.gguf has 64"),
+        (models / "swa.gguf", eagle3, r"swa\.gguf: llama\.cpp's gemma3 models give nothing to EAGLE-3"),
+        (trunk, assistant, r"assistant\.gguf looks into a gemma4 model's memory; .*trunk\.gguf is mimo2"),
+        (llama, patched(eagle3, b"<0xFE>", b"<0xFG>"), r"patched.*token 257 is '<0xFG>' where the target has '<0xFE>'"),
+        (trunk, patched(mtp, b"<0xFE>", b"<0xFG>"), r"patched.*token 257 is '<0xFG>' where the target has '<0xFE>'"),
+    ):
+        with pytest.raises(FileError, match=words):
+            Engine(Settings(model=target, model_draft=head, threads=1))
+
+
+def test_a_vocabulary_map_to_tokens_that_are_not_there_is_refused(pairs: dict[str, Pair], tmp_path: Path) -> None:
+    head = tiny_heads.eagle3(tmp_path / "head.gguf")
+    (ids,) = (t.data for t in gguf.GGUFReader(head).tensors if t.name == "d2t")
+    bad = patched(head, ids.tobytes(), np.array([*ids[:-1], 285], np.int64).tobytes())
+    with pytest.raises(FileError, match="its d2t names token 285; the vocabulary has 285"):
+        Engine(Settings(model=pairs["eagle3"].target, model_draft=bad, threads=1))
+
+
+@pytest.mark.parametrize(
+    ("target", "types", "draft", "words"),
+    [
+        ("plain", "draft-mtp", None, r"--spec-type draft-mtp: .*plain\.gguf has no multi-token-prediction layers"),
+        ("plain", "draft-mtp", "plain", r"draft model .*plain\.gguf has no multi-token-prediction layers"),
+        ("plain", "draft-eagle3", None, "--spec-type draft-eagle3 needs a draft model: give -md"),
+        ("plain", "draft-eagle3", "plain", r"draft-eagle3: draft model .*plain\.gguf is made for draft-simple"),
+        ("llama", "draft-simple", "eagle3", r"draft-simple: draft model .*eagle3\.gguf is made for draft-eagle3"),
+        ("llama", "draft-mtp", "eagle3", r"draft model .*eagle3\.gguf has no multi-token-prediction layers"),
+        ("trunk", "draft-simple", "head", r"draft-simple: draft model .*head\.gguf is made for draft-mtp"),
+        ("mimo", "draft-simple,draft-mtp", "plain", "draft-simple and draft-mtp would share one draft model"),
+    ],
+)
+def test_types_that_cannot_run_are_refused(
+    pairs: dict[str, Pair], models: Path, target: str, types: str, draft: str | None, words: str
+) -> None:
+    files = {"plain": models / "plain.gguf", "llama": pairs["eagle3"].target, "eagle3": pairs["eagle3"].head}
+    files |= {"trunk": pairs["mimo-file"].target, "head": pairs["mimo-file"].head, "mimo": pairs["mimo"].target}
+    with pytest.raises(UsageError, match=words):
+        Engine(
+            Settings(
+                model=files[target], model_draft=draft and files[draft], spec_type=tuple(types.split(",")), threads=1
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("mimo", "draft-mtp (automatic, the model has MTP layers), n_max 3"),
+        ("mimo-file", "draft-mtp (from -md), n_max 3"),
+        ("gemma4", "draft-mtp (from -md), n_max 3"),
+        ("eagle3", "draft-eagle3 (from -md), n_max 3"),
+    ],
+)
+def test_the_type_follows_from_the_files(pairs: dict[str, Pair], mode: str, said: str) -> None:
+    lines: list[str] = []
+    Engine(pairs[mode].settings(), lines.append).close()
+    assert f"speculation: {said}" in lines
+
+
+def test_a_model_with_heads_of_another_width_is_a_draft_model(pairs: dict[str, Pair], tmp_path: Path) -> None:
+    small = tiny_heads.mimo2(tmp_path / "small.gguf", width=32)
+    lines: list[str] = []
+    with Engine(pairs["mimo"].settings(model_draft=small), lines.append) as engine:
+        assert ask(engine, "abc", predict=9).stats.total.drafted > 0
+    assert "speculation: draft-simple (from -md), n_max 3" in lines
+
+
+def test_each_of_several_layers_makes_one_guess(pairs: dict[str, Pair]) -> None:
+    lines: list[str] = []
+    with Engine(pairs["mimo-3"].settings(spec_draft_n_max=8), lines.append) as engine:
+        assert len(ask(engine, "abc", predict=40).stats.total.accepted_at) == 3
+    why = "automatic, the model has MTP layers; one guess for each of its 3 MTP layers"
+    assert f"speculation: draft-mtp ({why}), n_max 3" in lines
+
+
+def test_a_head_that_is_never_right_is_told_of_once(pairs: dict[str, Pair], tmp_path: Path) -> None:
+    """None of more than 200 guesses: the file may be made for another model."""
+    head = tiny_heads.eagle3(tmp_path / "head.gguf")
+    (ids,) = (t.data for t in gguf.GGUFReader(head).tensors if t.name == "d2t")
+    useless = patched(head, ids.tobytes(), np.arange(len(ids), dtype=np.int64).tobytes())  # no letters among them
+    done = cli("generate", "-m", pairs["eagle3"].target, "-md", useless, "-p", "abc", "-n", 80, "-t", 1, "--temp", 0)
+    assert done.returncode == 0
+    (told,) = (line for line in done.stderr.decode().splitlines() if "none of" in line)
+    assert told == "speculation: none of 231 guesses was right: this draft does not help this target"

@@ -17,7 +17,7 @@ from conftest import cli
 
 from spec_cli.config import resolve
 from spec_cli.errors import UsageError
-from spec_cli.hub import choose_file, shards_of
+from spec_cli.hub import choose_draft, choose_file, shards_of
 
 COMMIT = "0123456789012345678901234567890123456789"
 
@@ -200,6 +200,20 @@ def test_nothing_is_asked_of_the_network_by_other_runs(hub: Hub, world: dict[str
 )
 def test_the_file_is_chosen_as_llama_cpp_does(names: list[str], tag: str, right: str | None) -> None:
     assert choose_file(names, tag) == right
+
+
+@pytest.mark.parametrize(
+    ("names", "tag", "right"),
+    [
+        (["a-Q4_K_M.gguf", "sub/eagle3-a-F16.gguf", "mtp-a-Q8_0.gguf"], "", "mtp-a-Q8_0.gguf"),
+        (["a-Q4_K_M.gguf", "sub/eagle3-a-F16.gguf", "mmproj-a.gguf"], "", "sub/eagle3-a-F16.gguf"),
+        (["mtp-a-Q4_0.gguf", "mtp-a-Q8_0.gguf"], "q8_0", "mtp-a-Q8_0.gguf"),
+        (["mtp-a-Q4_0.gguf", "a-Q8_0.gguf"], "Q8_0", "a-Q8_0.gguf"),
+        (["dflash-a-Q8_0.gguf", "a-Q8_0.gguf"], "", "a-Q8_0.gguf"),
+    ],
+)
+def test_a_draft_repository_gives_its_head_first(names: list[str], tag: str, right: str) -> None:
+    assert choose_draft(names, tag) == right
 
 
 def test_all_shards_are_taken() -> None:

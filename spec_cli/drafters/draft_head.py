@@ -93,10 +93,7 @@ class DraftHead(GreedyDrafter):
     def _catch_up(self, texts: Seq[tuple[int, array[int]]]) -> None:
         """Read the target's hidden states of all but each text's last token."""
         passes = []
-        for sequence, text in texts:
-            if self._head.mirrors:
-                self._rows.drop(sequence, len(text) - 1)
-                continue
+        for sequence, text in [] if self._head.mirrors else texts:
             own = self._readable(text)
             done = self._head.claim(sequence, own)
             if done < len(own):

@@ -36,7 +36,6 @@ class DraftSimple(GreedyDrafter):
 
     def accepted(self, sequence: Live, n: int) -> None:
         """The draft model's own guesses went wrong with the target's."""
-        super().accepted(sequence, n)
         self._model.settle(sequence.id, self._readable(sequence.tokens))
 
     def _pass(self, step: int, guesses: Seq[Guess]) -> Seq[Rows]:

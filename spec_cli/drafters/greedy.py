@@ -13,8 +13,6 @@ import numpy as np
 from spec_cli.contracts import Draft, Live, Prompt, Rows
 from spec_cli.tokens import tokens
 
-HOPELESS = 200  # guesses without a single hit after which one is told
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -61,8 +59,6 @@ class GreedyDrafter(ABC):
         self._shared = min(n_vocab, target_vocab)
         self._unknown_ids = n_vocab < target_vocab
         self._limits = limits
-        self._made: dict[int, int] = {}
-        self._missed, self._hopeless = 0, True
 
     def begin(self, sequence: Live) -> None:  # noqa: B027
         """Nothing to forget: the next pass takes back what was another text."""
@@ -82,9 +78,7 @@ class GreedyDrafter(ABC):
                 step += 1
         finally:
             self._stop([g for g in all_of_them if g.most > 0])
-        drafts = [Draft(g.guesses, self.name) if g.made >= self._least(g) else Draft() for g in all_of_them]
-        self._made |= {g.id: len(draft) for g, draft in zip(all_of_them, drafts, strict=True)}
-        return drafts
+        return [Draft(g.guesses, self.name) if g.made >= self._least(g) else Draft() for g in all_of_them]
 
     def _least(self, g: Guess) -> int:
         """Guesses below which there is no draft."""
@@ -97,14 +91,8 @@ class GreedyDrafter(ABC):
     def _stop(self, guesses: Seq[Guess]) -> None:  # noqa: B027
         """These were guessed on."""
 
-    def accepted(self, sequence: Live, n: int) -> None:
-        """Tell, once, when nothing ever comes true."""
-        made = self._made.pop(sequence.id, 0)
-        self._missed += made
-        self._hopeless = self._hopeless and not (made and n)
-        if self._hopeless and self._missed > HOPELESS:
-            self._say(f"{self.name}: none of its first {self._missed} guesses came true: is it made for this model?")
-            self._hopeless = False
+    def accepted(self, sequence: Live, n: int) -> None:  # noqa: B027
+        """Nothing to take back: the next pass does."""
 
     def _start(self, s: Live) -> Guess:
         text = self._readable(s.tokens)
