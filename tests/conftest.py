@@ -14,6 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads starve o
 
 import pytest
 import tiny
+from shared import SHARED
 
 from spec_cli.config import demo_model
 from spec_cli.contracts import Drafter
@@ -21,8 +22,6 @@ from spec_cli.drafters.chain import Chain
 from spec_cli.drafters.table import Choice
 from spec_cli.engine import Answer, Engine
 from spec_cli.settings import Settings
-
-SHARED = Path(os.environ.get("SPEC_CLI_SHARED", Path(__file__).parents[2] / "shared"))
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from conftest import SHARED
+from shared import SHARED
 
 from spec_cli.config import demo_model
 

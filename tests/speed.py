@@ -34,6 +34,7 @@ from unittest.mock import patch
 
 import numpy as np
 import record_peer
+from shared import SHARED
 
 from spec_cli.batch.lines import Lines
 from spec_cli.batch.run import Run
@@ -44,6 +45,7 @@ from spec_cli.contracts import Live, Pass
 from spec_cli.drafters.chain import Chain
 from spec_cli.drafters.ngram_simple import NgramSimple
 from spec_cli.engine import Answer, Engine
+from spec_cli.llama import hidden
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
 from spec_cli.llama.model import has_amx
@@ -459,8 +461,7 @@ def edit(options: argparse.Namespace) -> None:
 
 def questions(n: int) -> list[str]:
     """The first turns of Spec-Bench, its categories in turn, the long ones left out."""
-    shared = Path(os.environ.get("SPEC_CLI_SHARED", Path(__file__).parents[2] / "shared"))
-    path = shared / "data" / "spec_bench_questions.jsonl"
+    path = SHARED / "data" / "spec_bench_questions.jsonl"
     if not path.is_file():
         raise Skip(f"no {path} (SPEC_CLI_SHARED)")
     kinds: dict[str, list[str]] = {}
@@ -486,8 +487,7 @@ def batched(engine: Engine, texts: Seq[str]) -> float:
 def batch(options: argparse.Namespace) -> None:
     """Eight rows at a time over one at a time, without and with drafts, and over llama-server's eight slots."""
     texts, length = questions(32), 64
-    shared = Path(os.environ.get("SPEC_CLI_SHARED", Path(__file__).parents[2] / "shared"))
-    draft = shared / "models" / "smollm2-135m-draft.gguf"
+    draft = SHARED / "models" / "smollm2-135m-draft.gguf"
     ways = {"none": {"spec_type": ("none",)}, "ngram-simple": DEMO}
     if draft.is_file():
         ways["draft-simple"] = {"spec_type": ("draft-simple",), "model_draft": draft, "gpu_layers_draft": 0}
@@ -607,18 +607,21 @@ def compare(
 
 
 class Drafting(Decodes):
-    """The time inside llama_decode while guesses are made."""
+    """The time inside llama.cpp while guesses are made."""
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        decode, draft = C.llama_decode, Chain.draft
+        symbol, draft = hidden.symbol, Chain.draft
         drafting = False
 
-        def timed(ctx: Any, batch: Any) -> Any:
-            start = perf_counter()
-            code = decode(ctx, batch)
-            self.seconds += (perf_counter() - start) * drafting
-            return code
+        def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+            def run(*args: Any) -> Any:
+                start = perf_counter()
+                result = function(*args)
+                self.seconds += (perf_counter() - start) * drafting
+                return result
+
+            return run
 
         def drafted(*args: Any) -> Any:
             nonlocal drafting
@@ -628,12 +631,19 @@ class Drafting(Decodes):
             finally:
                 drafting = False
 
-        with patch.object(C, "llama_decode", timed), patch.object(Chain, "draft", drafted):
+        row = "llama_get_embeddings_nextn_ith"
+        known = timed(symbol(row))
+        with (
+            patch.object(C, "llama_decode", timed(C.llama_decode)),
+            patch.object(C, "llama_get_logits_ith", timed(C.llama_get_logits_ith)),
+            patch.object(hidden, "symbol", lambda name: known if name == row else symbol(name)),
+            patch.object(Chain, "draft", drafted),
+        ):
             yield
 
 
 def cost(options: argparse.Namespace) -> None:
-    """c: the time of a draft step over that of a target pass of one token, and what of it is not llama_decode's.
+    """c: the time of a draft step over that of a target pass of one token, and what of it is not llama.cpp's.
 
     A step is a guess; reading what the target has found meanwhile is shared out among them.
     """
@@ -659,7 +669,7 @@ def cost(options: argparse.Namespace) -> None:
                     ratios.append(took / stats.total.drafted / (alone.target_s / alone.rounds))
                     shares.append(100 * (1 - drafting.seconds / took))
             row(f"c of {kind}", ratios, "{:.2f}", None, f"{1e3 * took / stats.total.drafted:.2f} ms a guess")
-            row(f"draft step outside decode, {kind}", shares, "{:.1f} %", Bound("<=", 10))
+            row(f"Python in a step, {kind}", shares, "{:.1f} %", Bound("<=", 10))
 
 
 MEASUREMENTS: dict[str, Callable[[argparse.Namespace], None]] = {

@@ -129,10 +129,9 @@ class DraftHead(GreedyDrafter):
         return rows
 
     def _next(self, g: Guess) -> Pass:
-        text, states = g.text[:], np.stack(self._states[g.id])
-        if self._head.mirrors:
-            text, states = g.text[: g.sure - 1] + g.text[-1:], states[-1:]
-        return Pass(g.id, text, len(text), 1, states)
+        states = self._states[g.id]
+        text = g.text[: g.sure - 1] + g.text[-1:] if self._head.mirrors else g.text[:]
+        return Pass(g.id, text, len(text), 1, np.stack(states) if self._head.n_heads > 1 else states[-1][None])
 
     def _stop(self, guesses: Seq[Guess]) -> None:
         """Take back guessed rows; the row of the text's last token has the target's state, and may stay."""

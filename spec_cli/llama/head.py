@@ -14,7 +14,7 @@ from spec_cli.llama.abort import Abort
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
-from spec_cli.llama.session import Session, Work
+from spec_cli.llama.session import Session
 from spec_cli.tokens import common_prefix
 
 ENCODER = 32  # rows of hidden states that the encoder takes at a time: each has logits of its own
@@ -32,8 +32,8 @@ def head_struct(model: Model, params: ContextParams, target: int) -> Any:
 class HeadSession(Session):
     """The context of a head, beside its target's: MTP blocks (in the target's own file or another), or EAGLE-3.
 
-    n_heads: MTP blocks that take turns, one a step. mirrors: it looks at the target's memory and has
-    none of its own (Gemma 4 assistants). encodes: hidden states pass an encoder first (EAGLE-3).
+    n_heads: MTP blocks that take turns, one a step. mirrors: the memory is the target's. encodes: hidden
+    states pass an encoder first (EAGLE-3).
     """
 
     def __init__(self, model: Model, params: ContextParams, target: Session, abort: Abort | None = None) -> None:
@@ -83,9 +83,3 @@ class HeadSession(Session):
         )  # fmt: skip
         self._check_code(C.llama_encode(self._ctx, batch), n)
         return hidden.dense(self._ctx, n).copy()
-
-    def _hold(self, w: Work, stop: int) -> None:
-        if self.mirrors:  # nothing was written
-            w.held.known, w.at = True, stop
-        else:
-            super()._hold(w, stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence as Seq
 from functools import cache
 from typing import Any
@@ -87,16 +88,21 @@ def symbol(name: str) -> Any:
     raise BackendError(f"this build of llama.cpp does not export {name}, which draft-mtp and draft-eagle3 need")
 
 
+@cache
+def _array(n: int) -> Any:
+    """ctypes makes such a type anew, at 40 us, each time that nobody holds the last one."""
+    return ctypes.c_float * n
+
+
 def _floats(pointer: int | None, *shape: int) -> Rows:
     if not pointer:
         raise BackendError("llama.cpp has no hidden states for this decode")
-    data: Any = (ctypes.c_float * int(np.prod(shape))).from_address(pointer)
+    data: Any = _array(math.prod(shape)).from_address(pointer)
     return np.frombuffer(data, np.float32).reshape(shape)
 
 
-def row(ctx: int, index: int) -> Rows:
+def row(ctx: int, index: int, width: int) -> Rows:
     """float32 [width], a copy: what one output row of a head's decode leaves for the next token."""
-    width: int = C.llama_model_n_embd_out(C.llama_get_model(ctx))
     return _floats(symbol("llama_get_embeddings_nextn_ith")(ctx, index), width).copy()
 
 

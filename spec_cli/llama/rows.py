@@ -16,10 +16,10 @@ from spec_cli.llama.log import C
 class LogitRow:
     """A row of logits, read where the newest decode left it."""
 
-    __slots__ = ("_ctx", "_index", "_n_vocab")
+    __slots__ = ("_ctx", "_index", "_n_vocab", "_width")
 
-    def __init__(self, ctx: int, index: int, n_vocab: int) -> None:
-        self._ctx, self._index, self._n_vocab = ctx, index, n_vocab
+    def __init__(self, ctx: int, index: int, n_vocab: int, width: int = 0) -> None:
+        self._ctx, self._index, self._n_vocab, self._width = ctx, index, n_vocab, width
 
     @property
     def logits(self) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -32,8 +32,8 @@ class LogitRow:
 
     @property
     def hidden(self) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """float32 [width], a copy: what the row's token left for the next one to start from (heads only)."""
-        return hidden.row(self._ctx, self._index)
+        """float32 [width], a copy: what this row of a head leaves for the next token to start from."""
+        return hidden.row(self._ctx, self._index, self._width)
 
     def sample(self, chain: int) -> int:
         """The token that a C sampler chain takes from this row (applies and accepts)."""

@@ -59,6 +59,8 @@ class Session:
 
     rowless = 0
     """Leading tokens that take no place in the memory (EAGLE-3's first one)."""
+    mirrors = False
+    """Whether the memory is another context's, which a pass only looks at (Gemma 4 assistants)."""
 
     def __init__(self, model: Model, params: ContextParams, abort: Abort | None = None) -> None:
         several = params.n_sequences + params.n_spare > 1
@@ -161,6 +163,8 @@ class Session:
 
     def _make_room(self, passes: Seq[Pass]) -> None:
         """Forget texts that are not asked for, the spare ones first, where all may not fit."""
+        if len(passes) == len(self.places):
+            return
         asked = {p.sequence for p in passes}
         others = [i for i in range(len(self.places)) if i not in asked and self.places[i].tokens]
         need = sum(len(p.tokens) for p in passes) + sum(len(self.places[i].tokens) for i in others)
@@ -326,7 +330,8 @@ class Session:
             if outputs and w.want.outputs:
                 first = n + count - w.want.outputs
                 self._output[first : n + count] = 1
-                w.rows.rows = [LogitRow(self._ctx, i, self.n_vocab) for i in range(first, n + count)]
+                width = self._embd.shape[1]
+                w.rows.rows = [LogitRow(self._ctx, i, self.n_vocab, width) for i in range(first, n + count)]
             spans.append((w, stop))
             n += count
         self._batch.n_tokens = n
@@ -337,12 +342,15 @@ class Session:
             for w, _ in spans:
                 self._resync(w)
         self._check_code(code, n)
-        news = [(w.want, w.at, stop) for w, stop in spans]
+        seen = []
         for w, stop in spans:
             w.rows.decoded += stop - w.at
-            self._hold(w, stop)
+            if self._reader:
+                seen.append(Decoded(w.want.sequence, w.want.tokens[:stop], w.at, w.want.sure))
+            if not self.mirrors:
+                w.held.tokens.extend(w.want.tokens[w.at : stop])
+            w.held.known, w.at = True, stop
         if self._reader:
-            seen = [Decoded(want.sequence, want.tokens[:stop], at, want.sure) for want, at, stop in news]
             self._reader.observe(seen, self._hidden(n))
         return taken
 
@@ -352,11 +360,6 @@ class Session:
             raise Interrupted("interrupted")
         if code:
             raise BackendError(f"llama.cpp returned {code} for {n} tokens of {self.model.path}: {log.reason()}")
-
-    def _hold(self, w: Work, stop: int) -> None:
-        """The memory has this text up to `stop` now."""
-        w.held.tokens.extend(w.want.tokens[w.at : stop])
-        w.held.known, w.at = True, stop
 
     def _resync(self, w: Work) -> None:
         """After a failed decode: believe what the memory says, if it can be believed."""
