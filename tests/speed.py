@@ -42,7 +42,9 @@ from spec_cli.chat.prompt import chat_tokens, plain_tokens
 from spec_cli.chat.template import ChatTemplate
 from spec_cli.config import NO_MODEL, demo_model
 from spec_cli.contracts import Live, Pass
-from spec_cli.drafters.chain import Chain
+from spec_cli.drafters.draft_head import DraftHead
+from spec_cli.drafters.draft_simple import DraftSimple
+from spec_cli.drafters.greedy import GreedyDrafter
 from spec_cli.drafters.ngram_simple import NgramSimple
 from spec_cli.engine import Answer, Engine
 from spec_cli.llama import hidden
@@ -606,30 +608,42 @@ def compare(
     print(f"| {' | '.join(map(str, cells))} | {note} |", flush=True)
 
 
-class Drafting(Decodes):
-    """The time inside llama.cpp while guesses are made."""
+class Steps(Decodes):
+    """Draft steps: from one guess's pass to the next one's, and the part of it that is llama.cpp's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: list[float] = []
+        self.later: list[tuple[float, float]] = []
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
-        symbol, draft = hidden.symbol, Chain.draft
-        drafting = False
+    def of(self, drafter: type[GreedyDrafter]) -> Iterator[None]:
+        """Watch a drafter's passes. The first of a draft reads what the target has found, too."""
+        symbol, passed, taken = hidden.symbol, drafter._pass, drafter._take
+        start = inside = 0.0
 
         def timed(function: Callable[..., Any]) -> Callable[..., Any]:
             def run(*args: Any) -> Any:
-                start = perf_counter()
+                begun = perf_counter()
                 result = function(*args)
-                self.seconds += (perf_counter() - start) * drafting
+                self.seconds += perf_counter() - begun
                 return result
 
             return run
 
-        def drafted(*args: Any) -> Any:
-            nonlocal drafting
-            drafting = True
-            try:
-                return draft(*args)
-            finally:
-                drafting = False
+        def begins(self_: Any, step: int, guesses: Any) -> Any:
+            nonlocal start, inside
+            start, inside = perf_counter(), self.seconds
+            return passed(self_, step, guesses)
+
+        def ends(self_: Any, guess: Any, logits: Any) -> Any:
+            result = taken(self_, guess, logits)
+            took = perf_counter() - start
+            if guess.made > 1:
+                self.later.append((took, self.seconds - inside))
+            else:
+                self.first.append(took)
+            return result
 
         row = "llama_get_embeddings_nextn_ith"
         known = timed(symbol(row))
@@ -637,39 +651,37 @@ class Drafting(Decodes):
             patch.object(C, "llama_decode", timed(C.llama_decode)),
             patch.object(C, "llama_get_logits_ith", timed(C.llama_get_logits_ith)),
             patch.object(hidden, "symbol", lambda name: known if name == row else symbol(name)),
-            patch.object(Chain, "draft", drafted),
+            patch.object(drafter, "_pass", begins),
+            patch.object(drafter, "_take", ends),
         ):
             yield
 
 
 def cost(options: argparse.Namespace) -> None:
-    """c: the time of a draft step over that of a target pass of one token, and what of it is not llama.cpp's.
-
-    A step is a guess; reading what the target has found meanwhile is shared out among them.
-    """
-    n_max = 4
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+    """c: the time of a draft step over that of a target pass of one token, and what of it is not llama.cpp's."""
+    with tempfile.TemporaryDirectory() as folder:
         for kind, (target, how, _) in kinds_of(Path(folder)).items():
             if kind == "ngram-simple":
                 continue
-            asked = settings(options, **{"model": target, "spec_type": (kind,), "spec_draft_n_max": n_max, **how})
-            engine = stack.enter_context(Engine(asked))
-            plain = stack.enter_context(Engine(settings(options, model=target, spec_type=("none",))))
-            prompt = plain_tokens(engine.vocab, STORY)
-            ratios: list[float] = []
-            shares: list[float] = []
-            for turn in range(6):
-                drafting, calls = Drafting(), engine.drafter.calls[kind].draft
-                before = calls.seconds
-                with drafting.counted():
-                    stats = engine.generate(prompt).stats
-                took = calls.seconds - before
-                alone = plain.generate(prompt).stats
-                if turn:
-                    ratios.append(took / stats.total.drafted / (alone.target_s / alone.rounds))
-                    shares.append(100 * (1 - drafting.seconds / took))
-            row(f"c of {kind}", ratios, "{:.2f}", None, f"{1e3 * took / stats.total.drafted:.2f} ms a guess")
-            row(f"Python in a step, {kind}", shares, "{:.1f} %", Bound("<=", 10))
+            asked = settings(options, **{"model": target, "spec_type": (kind,), "spec_draft_n_max": 4, **how})
+            with Engine(asked) as engine, Engine(settings(options, model=target, spec_type=("none",))) as plain:
+                prompt = plain_tokens(engine.vocab, STORY)
+                ratios: list[float] = []
+                shares: list[float] = []
+                for turn in range(6):
+                    steps = Steps()
+                    with steps.of(DraftSimple if kind == "draft-simple" else DraftHead):
+                        engine.generate(prompt)
+                    alone = plain.generate(prompt).stats
+                    if turn:
+                        took = median(each for each, _ in steps.later)
+                        ratios.append(took / (alone.target_s / alone.rounds))
+                        shares.append(100 * median(1 - inside / each for each, inside in steps.later))
+                note = (
+                    f"{1e3 * took:.2f} ms; the first of a draft, reading included, {1e3 * median(steps.first):.2f} ms"
+                )
+                row(f"c of {kind}", ratios, "{:.2f}", None, note)
+                row(f"Python in a step, {kind}", shares, "{:.1f} %", Bound("<=", 10))
 
 
 MEASUREMENTS: dict[str, Callable[[argparse.Namespace], None]] = {

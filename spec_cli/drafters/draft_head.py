@@ -38,6 +38,7 @@ class Head(Protocol):
     n_heads: int
 
     def forward(self, passes: Seq[Pass]) -> Seq[HeadRows]: ...
+    def step_from(self, news: Seq[tuple[int, int]], states: Seq[Array | HeadRow]) -> Seq[HeadRow]: ...
     def encode(self, rows: Array) -> Array: ...
     def keep(self, sequence: int, n: int) -> None: ...
     def take_turn(self, head: int) -> None: ...
@@ -62,7 +63,8 @@ class DraftHead(GreedyDrafter):
         super().__init__(n_ctx=head.n_ctx, n_vocab=head.n_vocab, target_vocab=target_vocab, limits=limits, say=say)
         self.name, self._head = name, head
         self._rows = HiddenRows()
-        self._states: dict[int, list[Array]] = {}  # of the rows that a draft has made so far
+        self._last: dict[int, HeadRow] = {}  # the row of the newest guess
+        self._states: dict[int, list[Array]] = {}  # of all guesses, where heads take turns
 
     def reach(self, sequence: int, text: array[int], most: int) -> int:
         """How many leading tokens the target need not decode again for the head to read on."""
@@ -104,6 +106,7 @@ class DraftHead(GreedyDrafter):
         if passes:
             self._for_each_head(passes)
         for sequence, text in texts:
+            self._head.keep(sequence, len(text))
             self._rows.drop(sequence, len(text) - 1)
 
     def _for_each_head(self, passes: Seq[Pass]) -> None:
@@ -115,23 +118,29 @@ class DraftHead(GreedyDrafter):
                     self._head.keep(p.sequence, n)
             self._head.forward(passes)
 
-    def _pass(self, step: int, guesses: Seq[Guess]) -> Seq[Rows]:
+    def _pass(self, step: int, guesses: Seq[Guess]) -> Seq[Row]:
         if not step:
             self._catch_up([(g.id, g.text[: g.sure - 1]) for g in guesses])
-            for g in guesses:
-                self._states[g.id] = [self._rows.get(g.id, g.sure - 2, g.sure - 1)[0]]
+        states = [self._last[g.id] if step else self._rows.get(g.id, g.sure - 2, g.sure - 1)[0] for g in guesses]
+        rows: Seq[HeadRow]
         if self._head.n_heads > 1:
-            self._head.take_turn(step)
-            self._stop(guesses)
-        rows = self._head.forward([self._next(g) for g in guesses])
-        for g, r in zip(guesses, rows, strict=True):
-            self._states[g.id].append(r[0].hidden)
+            rows = self._turn(step, guesses, states)
+        else:
+            rows = self._head.step_from([(g.id, g.text[-1]) for g in guesses], states)
+        for g, row in zip(guesses, rows, strict=True):
+            self._last[g.id] = row
         return rows
 
-    def _next(self, g: Guess) -> Pass:
-        states = self._states[g.id]
-        text = g.text[: g.sure - 1] + g.text[-1:] if self._head.mirrors else g.text[:]
-        return Pass(g.id, text, len(text), 1, np.stack(states) if self._head.n_heads > 1 else states[-1][None])
+    def _turn(self, step: int, guesses: Seq[Guess], states: Seq[Array | HeadRow]) -> Seq[HeadRow]:
+        """The next of several heads reads all guesses so far, each with the state that its head left."""
+        self._head.take_turn(step)
+        passes = []
+        for g, state in zip(guesses, states, strict=True):
+            self._head.keep(g.id, g.sure - 1)
+            before = self._states[g.id] if step else []
+            self._states[g.id] = [*before, state if isinstance(state, np.ndarray) else state.hidden]
+            passes.append(Pass(g.id, g.text[:], len(g.text), 1, np.stack(self._states[g.id])))
+        return [r[0] for r in self._head.forward(passes)]
 
     def _stop(self, guesses: Seq[Guess]) -> None:
         """Take back guessed rows; the row of the text's last token has the target's state, and may stay."""

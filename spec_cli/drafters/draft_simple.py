@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence as Seq
 from typing import Protocol
 
-from spec_cli.contracts import Live, Pass, Prompt, Rows, Target
+from spec_cli.contracts import Live, Pass, Prompt, Row, Target
 from spec_cli.drafters.greedy import GreedyDrafter, Guess, Limits
 
 
 class DraftModel(Target, Protocol):
-    """A model to guess with, of `n_ctx` positions for each text."""
+    """A model to guess with, of `n_ctx` positions for each text (llama/session.py)."""
 
     n_ctx: int
+
+    def step(self, news: Seq[tuple[int, int]]) -> Seq[Row]: ...
+    def guard(self, sequences: Seq[int]) -> None: ...
 
 
 class DraftSimple(GreedyDrafter):
@@ -38,5 +41,9 @@ class DraftSimple(GreedyDrafter):
         """The draft model's own guesses went wrong with the target's."""
         self._model.settle(sequence.id, self._readable(sequence.tokens))
 
-    def _pass(self, step: int, guesses: Seq[Guess]) -> Seq[Rows]:
-        return self._model.forward([Pass(g.id, g.text[:], g.sure, 1) for g in guesses])
+    def _pass(self, step: int, guesses: Seq[Guess]) -> Seq[Row]:
+        if step:
+            return self._model.step([(g.id, g.text[-1]) for g in guesses])
+        rows = self._model.forward([Pass(g.id, g.text[:], g.sure, 1) for g in guesses])
+        self._model.guard([g.id for g in guesses])
+        return [r[0] for r in rows]

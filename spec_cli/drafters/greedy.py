@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spec_cli.contracts import Draft, Live, Prompt, Rows
+from spec_cli.contracts import Draft, Live, Prompt, Row
 from spec_cli.tokens import tokens
 
 
@@ -74,7 +74,7 @@ class GreedyDrafter(ABC):
             step = 0
             while going_on:
                 rows = self._pass(step, going_on)
-                going_on = [g for g, r in zip(going_on, rows, strict=True) if self._take(g, r[0].logits)]
+                going_on = [g for g, row in zip(going_on, rows, strict=True) if self._take(g, row.logits)]
                 step += 1
         finally:
             self._stop([g for g in all_of_them if g.most > 0])
@@ -85,8 +85,8 @@ class GreedyDrafter(ABC):
         return max(1, self._limits.n_min)
 
     @abstractmethod
-    def _pass(self, step: int, guesses: Seq[Guess]) -> Seq[Rows]:
-        """Read what is new of each text; the last row is asked for."""
+    def _pass(self, step: int, guesses: Seq[Guess]) -> Seq[Row]:
+        """Read what is new of each text; the row of its last token."""
 
     def _stop(self, guesses: Seq[Guess]) -> None:  # noqa: B027
         """These were guessed on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from array import array
+from collections.abc import Sequence as Seq
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from spec_cli.llama.abort import Abort
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
+from spec_cli.llama.rows import LogitRow
 from spec_cli.llama.session import Session
 from spec_cli.tokens import common_prefix
 
@@ -48,6 +50,7 @@ class HeadSession(Session):
             self.places, target.settles = target.places, True
         self.width: int = C.llama_model_n_embd(model.handle) if self.encodes else C.llama_model_n_embd_out(model.handle)
         self._make_batch(self.width)
+        self._embd_at = self._embd.ctypes.data
         hidden.symbol("llama_set_embeddings_nextn")(self._ctx, True, True)
 
     def claim(self, sequence: int, text: array[int]) -> int:
@@ -58,6 +61,15 @@ class HeadSession(Session):
         """Forget all but the first n rows of a text: what follows was read with guessed hidden states."""
         if not self.mirrors:
             self._cut(sequence, min(n, len(self.places[sequence].tokens)))
+
+    def step_from(self, news: Seq[tuple[int, int]], states: Seq[Any]) -> list[LogitRow]:
+        """A step for each, from these hidden states, or from those that rows of the last step leave."""
+        for i, state in enumerate(states):
+            if isinstance(state, np.ndarray):
+                self._embd[i] = state
+            else:
+                state.leave(self._embd_at + 4 * i * self.width)
+        return self.step(news)
 
     def take_turn(self, head: int) -> None:
         """Let this one of several heads decode from now on."""

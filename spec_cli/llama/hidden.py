@@ -12,6 +12,7 @@ import numpy as np
 
 from spec_cli.errors import BackendError
 from spec_cli.llama.log import C
+from spec_cli.llama.memory import view
 from spec_cli.llama.model import Model
 
 Rows = np.ndarray[Any, np.dtype[np.float32]]
@@ -88,22 +89,23 @@ def symbol(name: str) -> Any:
     raise BackendError(f"this build of llama.cpp does not export {name}, which draft-mtp and draft-eagle3 need")
 
 
-@cache
-def _array(n: int) -> Any:
-    """ctypes makes such a type anew, at 40 us, each time that nobody holds the last one."""
-    return ctypes.c_float * n
-
-
 def _floats(pointer: int | None, *shape: int) -> Rows:
     if not pointer:
         raise BackendError("llama.cpp has no hidden states for this decode")
-    data: Any = _array(math.prod(shape)).from_address(pointer)
-    return np.frombuffer(data, np.float32).reshape(shape)
+    return view(pointer, math.prod(shape)).reshape(shape)
 
 
 def row(ctx: int, index: int, width: int) -> Rows:
     """float32 [width], a copy: what one output row of a head's decode leaves for the next token."""
     return _floats(symbol("llama_get_embeddings_nextn_ith")(ctx, index), width).copy()
+
+
+def copy_row(ctx: int, index: int, address: int, width: int) -> None:
+    """The same, to where it is needed."""
+    pointer = symbol("llama_get_embeddings_nextn_ith")(ctx, index)
+    if not pointer:
+        raise BackendError("llama.cpp has no hidden states for this decode")
+    ctypes.memmove(address, pointer, 4 * width)
 
 
 def dense(ctx: int, n: int) -> Rows:

@@ -11,6 +11,7 @@ import numpy as np
 from spec_cli.errors import BackendError
 from spec_cli.llama import hidden
 from spec_cli.llama.log import C
+from spec_cli.llama.memory import view
 
 
 class LogitRow:
@@ -27,13 +28,16 @@ class LogitRow:
         pointer = C.llama_get_logits_ith(self._ctx, self._index)
         if not pointer:
             raise BackendError(f"llama.cpp has no logits for row {self._index}")
-        row: Any = (ctypes.c_float * self._n_vocab).from_address(ctypes.addressof(pointer.contents))
-        return np.frombuffer(row, np.float32)
+        return view(ctypes.addressof(pointer.contents), self._n_vocab)
 
     @property
     def hidden(self) -> np.ndarray[Any, np.dtype[np.float32]]:
         """float32 [width], a copy: what this row of a head leaves for the next token to start from."""
         return hidden.row(self._ctx, self._index, self._width)
+
+    def leave(self, address: int) -> None:
+        """Copy `hidden` to this address."""
+        hidden.copy_row(self._ctx, self._index, address, self._width)
 
     def sample(self, chain: int) -> int:
         """The token that a C sampler chain takes from this row (applies and accepts)."""

@@ -103,11 +103,12 @@ class Session:
     def _make_batch(self, width: int = 0) -> None:
         """The arrays that every decode is written into; width: of the hidden states that come with the tokens."""
         n = self.n_batch
-        self._embd = np.zeros((n, width), np.float32)
+        self._embd, self._width = np.zeros((n, width), np.float32), width
         self._token, self._pos, self._seq = (np.zeros(n, np.int32) for _ in range(3))
         self._one, self._output = np.ones(n, np.int32), np.zeros(n, np.int8)
         each = self._seq.ctypes.data + self._seq.itemsize * np.arange(n, dtype=np.uintp)
         self._seq_pointers = each  # llama_batch wants one pointer to a list of sequences for each token
+        self._step_rows = [LogitRow(self._ctx, i, self.n_vocab, width) for i in range(self.n_outputs)]
         at = ctypes.POINTER
         self._batch = C.llama_batch(
             n_tokens=0,
@@ -143,15 +144,49 @@ class Session:
         every sequence usable.
         """
         self._check(passes)
-        self._make_room(passes)
+        self._make_room([p.sequence for p in passes], sum(len(p.tokens) for p in passes))
         work = [self._begin(p) for p in passes]
         self._decode_in_pieces([(w, w.first) for w in work if w.first > w.at], keep=0)
         for w in work:
             if not self.can_drop_suffix and len(w.want.tokens) > w.want.sure and w.at <= w.want.sure:
-                self._save(w)
+                self._save(w.want.sequence, w.at)
         n_outputs = sum(p.outputs for p in passes)
         self._decode_in_pieces([(w, len(w.want.tokens) - w.want.outputs) for w in work], keep=n_outputs)
         return [w.rows for w in work]
+
+    def step(self, news: Seq[tuple[int, int]]) -> list[LogitRow]:
+        """Decode one more token behind what each of these sequences holds; a row for each, in order.
+
+        What `forward` does for a guess, without looking at the text again. Raises as `forward` does.
+        """
+        n = len(news)
+        assert n <= self.n_outputs
+        if len(self.places) > n:
+            asked = [sequence for sequence, _ in news]
+            self._make_room(asked, n + sum(len(self.places[sequence].tokens) for sequence in asked))
+        for i, (sequence, token) in enumerate(news):
+            held = self.places[sequence]
+            at = len(held.tokens)
+            assert held.known
+            assert at < self.n_ctx
+            self._token[i], self._pos[i] = token, at - self.rowless
+            self._seq[i], self._output[i] = sequence, 1
+            held.known = False
+        self._batch.n_tokens = n
+        code = C.llama_decode(self._ctx, self._batch)
+        if code:
+            self._fail(code, n, [(sequence, self.places[sequence].tokens) for sequence, _ in news])
+        for sequence, token in news:
+            held = self.places[sequence]
+            held.known = True
+            if not self.mirrors:
+                held.tokens.append(token)
+        return self._step_rows[:n]
+
+    def guard(self, sequences: Seq[int]) -> None:
+        """What follows are guesses: a model that cannot drop a suffix remembers its state."""
+        for sequence in [] if self.can_drop_suffix else sequences:
+            self._save(sequence, len(self.places[sequence].tokens))
 
     def _check(self, passes: Seq[Pass]) -> None:
         """Our own mistakes, caught before they become assertions in C."""
@@ -161,13 +196,10 @@ class Session:
         for p in passes:
             assert 0 <= p.outputs <= len(p.tokens) <= self.n_ctx, f"{len(p.tokens)} tokens in {self.n_ctx}"
 
-    def _make_room(self, passes: Seq[Pass]) -> None:
-        """Forget texts that are not asked for, the spare ones first, where all may not fit."""
-        if len(passes) == len(self.places):
-            return
-        asked = {p.sequence for p in passes}
+    def _make_room(self, asked: Seq[int], need: int) -> None:
+        """Forget texts that are not asked for, the spare ones first, until those that are may have `need` positions."""
         others = [i for i in range(len(self.places)) if i not in asked and self.places[i].tokens]
-        need = sum(len(p.tokens) for p in passes) + sum(len(self.places[i].tokens) for i in others)
+        need += sum(len(self.places[i].tokens) for i in others)
         while need > self._n_cells and others:
             need -= len(self.places[others[-1]].tokens)
             self._cut(others.pop(), 0)
@@ -254,7 +286,7 @@ class Session:
 
     def _borrow(self, sequence: int, text: array[int], own: int, most: int) -> int:
         """Take over what another sequence holds of this text, if that is more than `own`. Returns what is held."""
-        n, source = self._lender(text, most)
+        n, source = self._lender(text, most) if len(self.places) > 1 else (0, sequence)
         if n <= own or source == sequence:
             return own
         self._cut(sequence, 0)
@@ -282,10 +314,10 @@ class Session:
             return False
         return self._remove(sequence, held.saved)
 
-    def _save(self, w: Work) -> None:
-        """Checkpoint the recurrent state at `w.at`, unless the last checkpoint is there already."""
-        held, sequence = w.held, w.want.sequence
-        if held.checkpoint is not None and held.saved == w.at:
+    def _save(self, sequence: int, at: int) -> None:
+        """Checkpoint the recurrent state after `at` tokens, unless the last checkpoint is there already."""
+        held = self.places[sequence]
+        if held.checkpoint is not None and held.saved == at:
             return
         size = C.llama_state_seq_get_size_ext(self._ctx, sequence, PARTIAL_ONLY)
         buffer = held.checkpoint
@@ -293,8 +325,8 @@ class Session:
             buffer = ctypes.create_string_buffer(size)
         held.checkpoint, held.saved = None, 0
         data = ctypes.cast(buffer, ctypes.POINTER(ctypes.c_uint8))
-        if w.at and C.llama_state_seq_get_data_ext(self._ctx, data, size, sequence, PARTIAL_ONLY) == size:
-            held.checkpoint, held.saved = buffer, w.at
+        if at and C.llama_state_seq_get_data_ext(self._ctx, data, size, sequence, PARTIAL_ONLY) == size:
+            held.checkpoint, held.saved = buffer, at
 
     def _decode_in_pieces(self, parts: list[tuple[Work, int]], keep: int) -> None:
         """Decode each work up to its end in pieces; the last piece takes `keep` output rows along.
@@ -330,8 +362,7 @@ class Session:
             if outputs and w.want.outputs:
                 first = n + count - w.want.outputs
                 self._output[first : n + count] = 1
-                width = self._embd.shape[1]
-                w.rows.rows = [LogitRow(self._ctx, i, self.n_vocab, width) for i in range(first, n + count)]
+                w.rows.rows = [LogitRow(self._ctx, i, self.n_vocab, self._width) for i in range(first, n + count)]
             spans.append((w, stop))
             n += count
         self._batch.n_tokens = n
@@ -339,9 +370,7 @@ class Session:
             w.held.known = False
         code = C.llama_decode(self._ctx, self._batch)
         if code:
-            for w, _ in spans:
-                self._resync(w)
-        self._check_code(code, n)
+            self._fail(code, n, [(w.want.sequence, w.want.tokens) for w, _ in spans])
         seen = []
         for w, stop in spans:
             w.rows.decoded += stop - w.at
@@ -354,6 +383,12 @@ class Session:
             self._reader.observe(seen, self._hidden(n))
         return taken
 
+    def _fail(self, code: int, n: int, texts: Seq[tuple[int, array[int]]]) -> None:
+        """llama_decode failed for n tokens of these sequences' texts. Raises Interrupted or BackendError."""
+        for sequence, text in texts:
+            self._resync(sequence, text)
+        self._check_code(code, n)
+
     def _check_code(self, code: int, n: int) -> None:
         """Raises Interrupted or BackendError for what llama_decode or llama_encode says of n tokens."""
         if code == 2:
@@ -361,12 +396,12 @@ class Session:
         if code:
             raise BackendError(f"llama.cpp returned {code} for {n} tokens of {self.model.path}: {log.reason()}")
 
-    def _resync(self, w: Work) -> None:
+    def _resync(self, sequence: int, text: array[int]) -> None:
         """After a failed decode: believe what the memory says, if it can be believed."""
-        sequence, held = w.want.sequence, w.held
+        held = self.places[sequence]
         if self.can_drop_suffix:
             at = int(C.llama_memory_seq_pos_max(self._memory, sequence)) + 1 + self.rowless
-            held.tokens, held.known = w.want.tokens[:at], True
+            held.tokens, held.known = text[:at], True
         else:  # the state is garbage, although it counts the aborted tokens
             self._cut(sequence, held.saved)
 
