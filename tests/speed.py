@@ -23,7 +23,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -579,7 +579,7 @@ def compare(
         answers = []
         for i, one in enumerate((engine, plain)):
             one.forget()
-            answers.append(one.generate(plain_tokens(one.vocab, prompt), settings(options, predict=n)))
+            answers.append(one.generate(plain_tokens(one.vocab, prompt), replace(one.settings, predict=n)))
             stats = answers[-1].stats
             seconds[i], made[i] = seconds[i] + stats.predicted_s, made[i] + stats.predicted_n - 1
         stats = answers[0].stats
@@ -592,7 +592,6 @@ def compare(
             sizes += ["-ngl", "0", "-ctxcp", "0", *["--no-repack"] * has_amx(), "--spec-draft-n-max", str(n_max)]
             command = [options.server, "-m", str(engine.target.model.path), *sizes, *flags]
             with tempfile.TemporaryFile() as log, record_peer.serve(command, log) as url:
-                record_peer.complete(url, "warm", n_predict=4)
                 theirs = record_peer.complete(url, prompt)
             timings = theirs["timings"]
             seconds[2] += timings["predicted_ms"] / 1e3

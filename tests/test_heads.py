@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import gguf
 import numpy as np
 import numpy_heads
+import psutil
 import pytest
 import tiny_heads
 from conftest import ask, cli
@@ -21,7 +23,13 @@ from test_batch_rows import run, told
 from spec_cli.contracts import Draft, Live
 from spec_cli.drafters.draft_head import MOST_UNREAD, DraftHead
 from spec_cli.engine import Engine
-from spec_cli.errors import FileError, UsageError
+from spec_cli.errors import BackendError, FileError, UsageError
+from spec_cli.llama import hidden
+from spec_cli.llama.context import ContextParams
+from spec_cli.llama.fit import context_bytes
+from spec_cli.llama.head import HeadSession
+from spec_cli.llama.loading import LoadParams
+from spec_cli.llama.model import Model
 from spec_cli.llama.session import Session
 from spec_cli.settings import Settings
 
@@ -359,3 +367,77 @@ def test_a_head_that_is_never_right_is_told_of_once(pairs: dict[str, Pair], tmp_
     assert done.returncode == 0
     (told,) = (line for line in done.stderr.decode().splitlines() if "none of" in line)
     assert told == "speculation: none of 231 guesses was right: this draft does not help this target"
+
+
+@pytest.mark.parametrize("mode", ["mimo", "gemma4", "eagle3"])
+def test_the_estimate_is_what_a_heads_context_takes(pairs: dict[str, Pair], mode: str) -> None:
+    """Within 20 % and 24 MiB, as of other contexts."""
+    pair, params = pairs[mode], ContextParams(1 << 17, n_ubatch=32, n_batch=32, n_outputs=32)
+    how = LoadParams(mtp=True)
+    with (
+        Model(pair.target, "target", how, dry=True) as target,
+        Model(pair.head or pair.target, "draft", how, dry=True) as head,
+    ):
+        estimate = context_bytes(head, params, (target, params))
+    assert estimate is not None
+    with Model(pair.target, "target", how) as target, Model(pair.head or pair.target, "draft", how) as head:
+        beside = Session(target, params)
+        before = psutil.Process().memory_info().rss
+        session = HeadSession(head, params, beside)
+        taken = psutil.Process().memory_info().rss - before
+        session.close()
+        beside.close()
+    assert taken <= estimate * 1.2 + 24 * (1 << 20)
+
+
+def test_a_text_goes_on_to_the_end_of_the_context(pair: Pair) -> None:
+    """No draft, no hidden state and no position too many."""
+    prompt = "abcafbceddca" * 3
+    with Engine(pair.settings(ctx_size=256, model_draft=None, spec_type=("none",))) as engine:
+        alone = ask(engine, prompt)
+    with Engine(pair.settings(ctx_size=256, spec_draft_n_max=8)) as engine:
+        for _ in range(2):
+            answer = ask(engine, prompt)
+            assert (answer.text, answer.finish_reason) == (alone.text, "context")
+            assert answer.stats.total.drafted > 100
+
+
+def test_a_head_after_ngrams(pair: Pair, made: list[tuple[array[int], list[int]]]) -> None:
+    """Where another drafter is asked first, the head reads later what it missed."""
+    types = ("ngram-simple", "draft-eagle3" if pair.head and "eagle3" in pair.head.name else "draft-mtp")
+    sizes = {"spec_ngram_simple_size_n": 2, "spec_ngram_simple_size_m": 2, "spec_draft_n_max": 3}
+    with Engine(pair.settings(spec_type=types, **sizes)) as engine:
+        stats = ask(engine, "abcafbceddca", predict=150, temp=1.5, seed=3).stats
+    assert {name for name, guesses in stats.by_drafter.items() if guesses.drafted} == set(types)
+    assert check(pair, made) > 3
+
+
+def test_a_build_without_the_functions_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "llama_get_ctx_other"
+    monkeypatch.setitem(hidden._SYMBOLS, name, (("_ZNope",), [], None))
+    hidden.symbol.cache_clear()
+    with pytest.raises(BackendError, match=f"this build of llama.cpp does not export {name}, which draft-mtp and"):
+        hidden.symbol(name)
+    hidden.symbol.cache_clear()
+
+
+@pytest.mark.parametrize("mode", ["mimo", "eagle3"])
+def test_numbers_lines_and_colours_are_as_for_others(pairs: dict[str, Pair], mode: str) -> None:
+    pair, name = pairs[mode], "draft-eagle3" if pairs[mode].head else "draft-mtp"
+    files = ("-m", pair.target, *(("-md", pair.head) if pair.head else ()))
+    args = ("generate", *files, "-p", "abcafbceddca", "-n", 60, "-t", 1, "--temp", 0, "-v")
+    done = cli(*args, "--json")
+    told = json.loads(done.stdout)
+    drafted, accepted = told["timings"]["draft_n"], told["timings"]["draft_n_accepted"]
+    assert told["speculative"]["types"] == [name]
+    assert drafted > accepted > 0
+    lines = done.stderr.decode().splitlines()
+    assert (
+        f"draft acceptance rate = {accepted / drafted:.5f} ({accepted:5d} accepted / {drafted:5d} generated)" in lines
+    )
+    (line,) = (line for line in lines if line.startswith("statistics"))
+    assert line.startswith(f"statistics {name:>16}: #calls(b,g,a) =    1")
+    assert f"#gen tokens = {drafted:6d}, #acc tokens = {accepted:5d}" in line
+    coloured = cli(*args, "--color", "on").stdout.decode()
+    assert re.sub(r"\x1b\[\d*m", "", coloured) == told["text"] + "\n"
+    assert coloured.count("\x1b[") > 2

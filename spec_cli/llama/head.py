@@ -84,9 +84,8 @@ class HeadSession(Session):
 
     def _encode(self, rows: hidden.Rows) -> hidden.Rows:
         n = len(rows)
-        start = (
-            int(C.llama_memory_seq_pos_max(self._memory, 0)) + 1
-        )  # the encoder has no positions, llama.cpp asks for some
+        # the encoder has no positions, but llama.cpp wants some, behind those of the memory
+        start = int(C.llama_memory_seq_pos_max(self._memory, 0)) + 1
         self._pos[:n] = np.arange(start, start + n)
         self._seq[:n], self._output[:n] = 0, 1
         batch = C.llama_batch(
