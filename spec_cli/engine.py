@@ -126,7 +126,7 @@ class Engine:
         elif draft:
             draft_session = Session(draft, plans.draft, self.abort)
             stack.callback(draft_session.close)
-        self._memories = [each for each in (self.target, draft_session, head) if each]
+        self._memories = [each.memory for each in (self.target, draft_session, head) if each]
         parts = Parts(draft_session, self.target.n_vocab, self.say, head, self.choice.head)
         drafters = {name: make(name, settings, parts) for name in (possible(parts) if batch else self.choice.types)}
         if head:
@@ -202,7 +202,7 @@ class Engine:
         except Interrupted:
             job.s.end("interrupted")
             if not job.stats.predicted_n:
-                job.stats.prompt_n = len(self.target.held(job.s.id))
+                job.stats.prompt_n = len(self.target.memory.held(job.s.id))
                 job.stats.prompt_s = perf_counter() - job.since
         finally:
             self.scheduler.drop()

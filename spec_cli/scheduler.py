@@ -106,7 +106,7 @@ class Scheduler:
         """Each job that waits gets the free place that holds most of its prompt."""
         while self._waiting and self._free:
             job = self._waiting.pop(0)
-            job.s.id = max(self._free, key=lambda place: common_prefix(self.target.held(place), job.s.tokens))
+            job.s.id = max(self._free, key=lambda place: common_prefix(self.target.memory.held(place), job.s.tokens))
             self._free.remove(job.s.id)
             job.since = perf_counter()
             if job.s.finish:
@@ -152,7 +152,9 @@ class Scheduler:
     def _shared_beginning(self, job: Job) -> int:
         """How much of this prompt others have too, and can take over once it is read."""
         prompt, known = job.s.tokens, self._beginning
-        if not self.target.can_share or (self._spare is not None and self.target.free_cells < len(prompt)):
+        if not self.target.memory.can_share or (
+            self._spare is not None and self.target.memory.free_cells < len(prompt)
+        ):
             return 0
         kept = len(known) if known and len(known) < len(prompt) and prompt[: len(known)] == known else 0
         others = [other.s.tokens for other in (*self._reading, *self._waiting) if other is not job]

@@ -141,7 +141,7 @@ def test_a_shared_beginning_is_decoded_once(engines: dict[object, Engine], n: in
     for t, row in zip(timings, asked, strict=True):
         assert t["cache_n"] + t["prompt_n"] == len(row["prompt"])
     cached = [t["cache_n"] for t in timings]
-    if engine.target.can_share:
+    if engine.target.memory.can_share:
         assert cached == [0] + [len(SHARED)] * 9
     else:
         assert max(cached) <= len(SHARED)

@@ -60,7 +60,7 @@ def test_any_history_of_passes_gives_the_rows_of_a_fresh_session(models: Path, m
             sure = rng.randrange(len(text) - outputs + 1, len(text) + 1)
             (rows,) = used.forward([Pass(0, tokens(text), sure, outputs)])
             got = np.array([rows[i].logits for i in range(outputs)])
-            assert list(used.held(0)) == text
+            assert list(used.memory.held(0)) == text
             fresh.forward([Pass(0, tokens(), 0, 0)])
             (right,) = fresh.forward([Pass(0, tokens(text), len(text), outputs)])
             assert right.cached == 0
@@ -135,7 +135,7 @@ def test_prefill_in_pieces_without_outputs(models: Path) -> None:
         for end in (30, 60, 100):
             (rows,) = s.forward([Pass(0, tokens(prompt[:end]), end, 0)])
             assert len(rows) == 0
-        assert list(s.held(0)) == prompt
+        assert list(s.memory.held(0)) == prompt
         assert greedy(s, prompt, 5) == right
 
 
@@ -184,7 +184,7 @@ def test_abort_inside_a_prompt_then_the_next_answer_is_a_fresh_one(models: Path,
             with pytest.raises(Interrupted):
                 s.forward([Pass(0, tokens(text), len(text), 1)])
             s.abort.clear()
-            assert list(s.held(0)) == text[: len(s.held(0))]
+            assert list(s.memory.held(0)) == text[: len(s.memory.held(0))]
             assert greedy(s, text, 8) == answer
 
 
@@ -208,7 +208,7 @@ def test_abort_at_any_moment_of_a_running_pass(models: Path, memory: str) -> Non
                 aborted += 1
             timer.join()
             s.abort.clear()
-            held = list(s.held(0))
+            held = list(s.memory.held(0))
             assert held == (prompt + guesses)[: len(held)]
             if turn % 8 == 0:
                 assert greedy(s, prompt, 6) == right
@@ -233,7 +233,7 @@ def test_an_exception_between_two_decodes_leaves_the_session_usable(
             with pytest.raises(KeyboardInterrupt):
                 s.forward([Pass(0, tokens(letters(random.Random(9), 50)), 50, 1)])
             monkeypatch.setattr(module.C, "llama_decode", real)
-            assert len(s.held(0)) == 0
+            assert len(s.memory.held(0)) == 0
             assert greedy(s, prompt, 6) == right
 
 

@@ -40,14 +40,13 @@ class HeadSession(Session):
 
     def __init__(self, model: Model, params: ContextParams, target: Session, abort: Abort | None = None) -> None:
         self.encodes = model.arch == "eagle3"
-        self.rowless = int(self.encodes)
-        self.can_drop_suffix, self.settles, self._n_swa = True, False, 0  # whatever the model is beside its heads
         self._open(model, params, head_struct(model, params, target.context), abort)
         self.mirrors = not self.encodes and hidden.symbol("llama_get_ctx_other")(self._ctx) == target.context
         self.n_heads = 1 if self.encodes or self.mirrors else model.n_nextn
-        self._n_cells = math.inf if self.mirrors else self.n_ctx * params.n_sequences
+        self.memory.rowless = int(self.encodes)
         if self.mirrors:
-            self.places, target.settles = target.places, True
+            target.memory.watched = True
+            self.memory.places, self.memory.n_cells = target.memory.places, math.inf
         self.width: int = C.llama_model_n_embd(model.handle) if self.encodes else C.llama_model_n_embd_out(model.handle)
         self._make_batch(self.width)
         self._embd_at = self._embd.ctypes.data
@@ -55,12 +54,13 @@ class HeadSession(Session):
 
     def claim(self, sequence: int, text: array[int]) -> int:
         """How many rows of this text are read; what others have of it is taken over, as they may lose it."""
-        return self._borrow(sequence, text, common_prefix(self.places[sequence].tokens, text), len(text))
+        own = common_prefix(self.memory.places[sequence].tokens, text)
+        return self.memory.borrow(sequence, text, own, len(text))
 
     def keep(self, sequence: int, n: int) -> None:
         """Forget all but the first n rows of a text: what follows was read with guessed hidden states."""
         if not self.mirrors:
-            self._cut(sequence, min(n, len(self.places[sequence].tokens)))
+            self.memory.cut(sequence, min(n, len(self.memory.places[sequence].tokens)))
 
     def step_from(self, news: Seq[tuple[int, int]], states: Seq[Any]) -> list[LogitRow]:
         """A step for each, from these hidden states, or from those that rows of the last step leave."""
@@ -85,7 +85,7 @@ class HeadSession(Session):
     def _encode(self, rows: hidden.Rows) -> hidden.Rows:
         n = len(rows)
         # the encoder has no positions, but llama.cpp wants some, behind those of the memory
-        start = int(C.llama_memory_seq_pos_max(self._memory, 0)) + 1
+        start = int(C.llama_memory_seq_pos_max(C.llama_get_memory(self._ctx), 0)) + 1
         self._pos[:n] = np.arange(start, start + n)
         self._seq[:n], self._output[:n] = 0, 1
         batch = C.llama_batch(

@@ -12,8 +12,8 @@ import numpy as np
 
 from spec_cli.errors import BackendError
 from spec_cli.llama.log import C
-from spec_cli.llama.memory import view
 from spec_cli.llama.model import Model
+from spec_cli.llama.view import view
 
 Rows = np.ndarray[Any, np.dtype[np.float32]]
 

@@ -11,7 +11,7 @@ import numpy as np
 from spec_cli.errors import BackendError
 from spec_cli.llama import hidden
 from spec_cli.llama.log import C
-from spec_cli.llama.memory import view
+from spec_cli.llama.view import view
 
 
 class LogitRow:

@@ -1,8 +1,7 @@
 """`forward`: a model as a function of whole token sequences, over a memory that is only a cache.
 
 Prefill, reuse of a common prefix, rollback of rejected guesses and models that cannot forget a
-suffix are all this one function. Its invariant: what a sequence is said to hold is exactly what
-the memory holds, also after an error, an abort or a refused removal.
+suffix are all this one function.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import ctypes
 import math
 from array import array
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,22 +21,12 @@ from spec_cli.llama import hidden, log
 from spec_cli.llama.abort import Abort
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.log import C
+from spec_cli.llama.memory import Held, Memory
 from spec_cli.llama.model import Model
 from spec_cli.llama.rows import LogitRow, LogitRows
-from spec_cli.tokens import common_prefix, tokens
+from spec_cli.tokens import common_prefix
 
-PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: of a hybrid model, the recurrent part
 MOST_RIDING = 4  # certain tokens that may be decoded again with a draft rather than on their own
-
-
-@dataclass(slots=True)
-class Held:
-    """What the memory holds of one sequence."""
-
-    tokens: array[int] = field(default_factory=tokens)
-    known: bool = True  # False between the start of a decode and its success
-    checkpoint: ctypes.Array[ctypes.c_char] | None = None  # recurrent state after `saved` tokens
-    saved: int = 0
 
 
 @dataclass(slots=True)
@@ -57,8 +46,6 @@ class Session:
     Texts that begin alike share the memory of their beginning: it is decoded once.
     """
 
-    rowless = 0
-    """Leading tokens that take no place in the memory (EAGLE-3's first one)."""
     mirrors = False
     """Whether the memory is another context's, which a pass only looks at (Gemma 4 assistants)."""
 
@@ -67,11 +54,11 @@ class Session:
         if several and model.n_swa and not model.can_drop_suffix:
             # such memory is decoded in several ubatches whatever the piece, see _decode_in_pieces
             raise BackendError(f"{model.path}: a hybrid model with a sliding window takes one sequence only")
-        self.can_drop_suffix = model.can_drop_suffix
-        self._n_swa = 0 if params.swa_full else model.n_swa
-        self.settles = self._n_swa > 0 and self.can_drop_suffix
         self._open(model, params, params.c(), abort)
-        self._n_cells = math.inf if model.recurrent else self.n_ctx * params.n_sequences  # a state takes no positions
+        if model.recurrent:
+            self.memory.n_cells = math.inf  # a state takes no positions
+        self.memory.can_drop_suffix = model.can_drop_suffix
+        self.memory.window = 0 if params.swa_full else model.n_swa
         if model.adapters:
             handles, scales = zip(*model.adapters, strict=True)
             n = len(handles)
@@ -86,17 +73,15 @@ class Session:
         self._ctx = C.llama_init_from_model(model.handle, struct)
         if not self._ctx:
             raise BackendError(f"no context for {model.role} model {model.path}: {log.reason()}")
-        self._memory = C.llama_get_memory(self._ctx)
         self.abort = Abort() if abort is None else abort
         C.llama_set_abort_callback(self._ctx, self.abort.callback, self.abort.data)
         self.n_vocab = model.vocab.size
         self.n_ctx: int = C.llama_n_ctx(self._ctx) // params.n_sequences
-        self.can_share = not self._n_swa  # a window's cells can't be given back while shared
         self.n_batch: int = C.llama_n_batch(self._ctx)
         self.n_ubatch: int = C.llama_n_ubatch(self._ctx)
         n_places = params.n_sequences + params.n_spare
         self.n_outputs = min(params.n_outputs, self.n_ubatch if n_places > 1 else self.n_batch)
-        self.places = [Held() for _ in range(n_places)]
+        self.memory = Memory(self._ctx, [Held() for _ in range(n_places)], self.n_ctx * params.n_sequences)
         self._reader: Reader | None = None
         self._make_batch()
 
@@ -131,11 +116,6 @@ class Session:
         """The address of the llama_context."""
         return int(self._ctx)
 
-    def held(self, sequence: int) -> array[int]:
-        """The tokens of a sequence that the memory holds now."""
-        held = self.places[sequence]
-        return held.tokens[:] if held.known else tokens()
-
     def forward(self, passes: Seq[Pass]) -> list[LogitRows]:
         """Decode what the memory lacks of each text and return the wanted rows of each.
 
@@ -144,12 +124,12 @@ class Session:
         every sequence usable.
         """
         self._check(passes)
-        self._make_room([p.sequence for p in passes], sum(len(p.tokens) for p in passes))
+        self.memory.make_room([p.sequence for p in passes], sum(len(p.tokens) for p in passes))
         work = [self._begin(p) for p in passes]
         self._decode_in_pieces([(w, w.first) for w in work if w.first > w.at], keep=0)
         for w in work:
-            if not self.can_drop_suffix and len(w.want.tokens) > w.want.sure and w.at <= w.want.sure:
-                self._save(w.want.sequence, w.at)
+            if len(w.want.tokens) > w.want.sure and w.at <= w.want.sure:
+                self.memory.save(w.want.sequence, w.at)
         n_outputs = sum(p.outputs for p in passes)
         self._decode_in_pieces([(w, len(w.want.tokens) - w.want.outputs) for w in work], keep=n_outputs)
         return [w.rows for w in work]
@@ -159,34 +139,29 @@ class Session:
 
         What `forward` does for a guess, without looking at the text again. Raises as `forward` does.
         """
-        n = len(news)
+        n, places, rowless = len(news), self.memory.places, self.memory.rowless
         assert n <= self.n_outputs
-        if len(self.places) > n:
+        if len(places) > n:
             asked = [sequence for sequence, _ in news]
-            self._make_room(asked, n + sum(len(self.places[sequence].tokens) for sequence in asked))
+            self.memory.make_room(asked, n + sum(len(places[sequence].tokens) for sequence in asked))
         for i, (sequence, token) in enumerate(news):
-            held = self.places[sequence]
+            held = places[sequence]
             at = len(held.tokens)
             assert held.known
             assert at < self.n_ctx
-            self._token[i], self._pos[i] = token, at - self.rowless
+            self._token[i], self._pos[i] = token, at - rowless
             self._seq[i], self._output[i] = sequence, 1
             held.known = False
         self._batch.n_tokens = n
         code = C.llama_decode(self._ctx, self._batch)
         if code:
-            self._fail(code, n, [(sequence, self.places[sequence].tokens) for sequence, _ in news])
+            self._fail(code, n, [(sequence, places[sequence].tokens) for sequence, _ in news])
         for sequence, token in news:
-            held = self.places[sequence]
+            held = places[sequence]
             held.known = True
             if not self.mirrors:
                 held.tokens.append(token)
         return self._step_rows[:n]
-
-    def guard(self, sequences: Seq[int]) -> None:
-        """What follows are guesses: a model that cannot drop a suffix remembers its state."""
-        for sequence in [] if self.can_drop_suffix else sequences:
-            self._save(sequence, len(self.places[sequence].tokens))
 
     def _check(self, passes: Seq[Pass]) -> None:
         """Our own mistakes, caught before they become assertions in C."""
@@ -196,27 +171,19 @@ class Session:
         for p in passes:
             assert 0 <= p.outputs <= len(p.tokens) <= self.n_ctx, f"{len(p.tokens)} tokens in {self.n_ctx}"
 
-    def _make_room(self, asked: Seq[int], need: int) -> None:
-        """Forget texts that are not asked for, the spare ones first, until those that are may have `need` positions."""
-        others = [i for i in range(len(self.places)) if i not in asked and self.places[i].tokens]
-        need += sum(len(self.places[i].tokens) for i in others)
-        while need > self._n_cells and others:
-            need -= len(self.places[others[-1]].tokens)
-            self._cut(others.pop(), 0)
-
     def _begin(self, p: Pass) -> Work:
         """Drop what the text no longer has; decide how much is decoded before a checkpoint."""
-        held = self.places[p.sequence]
+        memory, held = self.memory, self.memory.places[p.sequence]
         most = self._most(p.sequence, p.tokens, len(p.tokens) - p.outputs)
-        at = self._cut(p.sequence, min(common_prefix(held.tokens, p.tokens), most))
+        at = memory.cut(p.sequence, min(common_prefix(held.tokens, p.tokens), most))
         known = 0 if p.hidden is None else len(p.tokens) - len(p.hidden)
         if p.sure - at > MOST_RIDING:
-            at = self._borrow(p.sequence, p.tokens, at, most)
-        if at < self.rowless:
-            held.tokens, at = p.tokens[: self.rowless], self.rowless
+            at = memory.borrow(p.sequence, p.tokens, at, most)
+        if at < memory.rowless:
+            held.tokens, at = p.tokens[: memory.rowless], memory.rowless
         assert at >= known, f"hidden states from token {known} on, where the head has read {at}"
         first, guesses = at, len(p.tokens) - p.sure
-        if guesses and not self.can_drop_suffix and p.sure - at > min(guesses, MOST_RIDING):
+        if guesses and not memory.can_drop_suffix and p.sure - at > min(guesses, MOST_RIDING):
             # Riding along with every draft would be quadratic: settle them, checkpoint there.
             first = min(p.sure, len(p.tokens) - p.outputs)
         return Work(p, held, at, first, LogitRows(cached=at))
@@ -225,108 +192,23 @@ class Session:
         """How many leading tokens need not be decoded, as far as who reads along is concerned."""
         return most if self._reader is None else self._reader.reach(sequence, text, most)
 
-    def _cut(self, sequence: int, keep: int) -> int:
-        """Make the memory hold at most `keep` tokens of a sequence; return how many it holds."""
-        held = self.places[sequence]
-        if held.known and keep == len(held.tokens):
-            return keep
-        if held.known and keep and self._window_reaches(sequence, keep) and self._remove(sequence, keep):
-            at = keep
-        elif held.checkpoint is not None and 0 < held.saved <= keep and self._restore(sequence, held):
-            at = held.saved
-        else:
-            C.llama_memory_seq_rm(self._memory, sequence, -1, -1)  # the whole range never fails
-            at = 0
-        del held.tokens[at:]
-        held.known = True
-        if held.saved > at:
-            held.checkpoint, held.saved = None, 0
-        return at
-
-    def forget(self) -> None:
-        """Empty the memory."""
-        for sequence in range(len(self.places)):
-            self._cut(sequence, 0)
+    @property
+    def can_drop_suffix(self) -> bool:
+        """Whether the memory can take back the end of a text without a checkpoint."""
+        return self.memory.can_drop_suffix
 
     def settle(self, sequence: int, text: array[int]) -> None:
-        """Drop the rejected guesses of a text now, where others look at the memory before its next pass.
+        """See `Memory.settle`."""
+        self.memory.settle(sequence, text)
 
-        A sliding window gives away what the newest position no longer looks at, were it a guess; a head
-        may read this very memory.
-        """
-        if self.settles:
-            self._cut(sequence, common_prefix(self.places[sequence].tokens, text))
-
-    @property
-    def free_cells(self) -> float:
-        """Positions that no text takes, at least: shared ones are counted for each."""
-        return self._n_cells - sum(len(held.tokens) for held in self.places)
+    def guard(self, sequences: Seq[int]) -> None:
+        """What follows are guesses: a model that cannot drop a suffix remembers its state."""
+        for sequence in sequences:
+            self.memory.save(sequence, len(self.memory.places[sequence].tokens))
 
     def reach(self, sequence: int, text: array[int]) -> int:
         """How many leading tokens of a text a pass would not decode: held here, or borrowed from another."""
-        held, own = self.places[sequence], 0
-        most = self._most(sequence, text, len(text))
-        keep = min(common_prefix(held.tokens, text), most) if held.known else 0
-        if keep == len(held.tokens) or (self.can_drop_suffix and self._window_reaches(sequence, keep)):
-            own = keep
-        elif held.checkpoint is not None and held.saved <= keep:
-            own = held.saved
-        return max(own, self._lender(text, most)[0])
-
-    def _lender(self, text: array[int], most: int) -> tuple[int, int]:
-        """The longest beginning of a text that can be borrowed, at most `most` tokens, and from whom."""
-        found = [(0, 0)]
-        if self.can_share:
-            for i, other in enumerate(self.places):
-                n = min(common_prefix(other.tokens, text), most) if other.known else 0
-                whole = n == len(other.tokens)  # a recurrent state is lent as it is, or not at all
-                if whole or (self.can_drop_suffix and self._window_reaches(i, n)):
-                    found.append((n, i))
-        return max(found)
-
-    def _borrow(self, sequence: int, text: array[int], own: int, most: int) -> int:
-        """Take over what another sequence holds of this text, if that is more than `own`. Returns what is held."""
-        n, source = self._lender(text, most) if len(self.places) > 1 else (0, sequence)
-        if n <= own or source == sequence:
-            return own
-        self._cut(sequence, 0)
-        C.llama_memory_seq_cp(self._memory, source, sequence, 0, n - self.rowless)
-        self.places[sequence].tokens = text[:n]
-        return n
-
-    def _window_reaches(self, sequence: int, keep: int) -> bool:
-        """Whether a sliding window still holds all that position `keep` looks at.
-
-        seq_rm would say yes and the logits would be wrong.
-        """
-        if not self._n_swa:
-            return True
-        return int(C.llama_memory_seq_pos_min(self._memory, sequence)) <= max(0, keep - self._n_swa)
-
-    def _remove(self, sequence: int, start: int) -> bool:
-        return bool(C.llama_memory_seq_rm(self._memory, sequence, start - self.rowless, -1))
-
-    def _restore(self, sequence: int, held: Held) -> bool:
-        assert held.checkpoint is not None
-        size = len(held.checkpoint)
-        data = ctypes.cast(held.checkpoint, ctypes.POINTER(ctypes.c_uint8))
-        if C.llama_state_seq_set_data_ext(self._ctx, data, size, sequence, PARTIAL_ONLY) != size:
-            return False
-        return self._remove(sequence, held.saved)
-
-    def _save(self, sequence: int, at: int) -> None:
-        """Checkpoint the recurrent state after `at` tokens, unless the last checkpoint is there already."""
-        held = self.places[sequence]
-        if held.checkpoint is not None and held.saved == at:
-            return
-        size = C.llama_state_seq_get_size_ext(self._ctx, sequence, PARTIAL_ONLY)
-        buffer = held.checkpoint
-        if buffer is None or len(buffer) != size:
-            buffer = ctypes.create_string_buffer(size)
-        held.checkpoint, held.saved = None, 0
-        data = ctypes.cast(buffer, ctypes.POINTER(ctypes.c_uint8))
-        if at and C.llama_state_seq_get_data_ext(self._ctx, data, size, sequence, PARTIAL_ONLY) == size:
-            held.checkpoint, held.saved = buffer, at
+        return self.memory.reach(sequence, text, self._most(sequence, text, len(text)))
 
     def _decode_in_pieces(self, parts: list[tuple[Work, int]], keep: int) -> None:
         """Decode each work up to its end in pieces; the last piece takes `keep` output rows along.
@@ -342,7 +224,7 @@ class Session:
 
     def _decode(self, parts: list[tuple[Work, int]], room: int, outputs: bool) -> int:
         """One llama_decode of up to `room` waiting tokens and, if asked, all output rows. Returns the former."""
-        n, taken, spans = 0, 0, []
+        n, taken, spans, rowless = 0, 0, [], self.memory.rowless
         for w, end in parts:
             stop = min(end, w.at + room - taken)
             taken += stop - w.at
@@ -356,7 +238,7 @@ class Session:
             if w.want.hidden is not None:
                 ahead = len(w.want.tokens) - len(w.want.hidden)
                 self._embd[span] = w.want.hidden[w.at - ahead : stop - ahead]
-            self._pos[span] = np.arange(w.at - self.rowless, stop - self.rowless, dtype=np.int32)
+            self._pos[span] = np.arange(w.at - rowless, stop - rowless, dtype=np.int32)
             self._seq[span] = w.want.sequence
             self._output[span] = 0
             if outputs and w.want.outputs:
@@ -386,7 +268,7 @@ class Session:
     def _fail(self, code: int, n: int, texts: Seq[tuple[int, array[int]]]) -> None:
         """llama_decode failed for n tokens of these sequences' texts. Raises Interrupted or BackendError."""
         for sequence, text in texts:
-            self._resync(sequence, text)
+            self.memory.resync(sequence, text)
         self._check_code(code, n)
 
     def _check_code(self, code: int, n: int) -> None:
@@ -395,15 +277,6 @@ class Session:
             raise Interrupted("interrupted")
         if code:
             raise BackendError(f"llama.cpp returned {code} for {n} tokens of {self.model.path}: {log.reason()}")
-
-    def _resync(self, sequence: int, text: array[int]) -> None:
-        """After a failed decode: believe what the memory says, if it can be believed."""
-        held = self.places[sequence]
-        if self.can_drop_suffix:
-            at = int(C.llama_memory_seq_pos_max(self._memory, sequence)) + 1 + self.rowless
-            held.tokens, held.known = text[:at], True
-        else:  # the state is garbage, although it counts the aborted tokens
-            self._cut(sequence, held.saved)
 
     @property
     def graphs_reused(self) -> int:
