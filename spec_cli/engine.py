@@ -180,8 +180,8 @@ class Engine:
         if asked is None:
             return types, n_max
         if types and asked > self._longest and asked != self.settings.spec_draft_n_max:
-            room = f"the {self._longest} guesses that there is room for"
-            raise UsageError(f"n_max: {asked} is more than {room} (--spec-draft-n-max on the command line)")
+            room = f"{self._longest} guesses (--spec-draft-n-max, -b, -ub, -np)"
+            raise UsageError(f"n_max: {asked} is more than this run has room for: {room}")
         return types if asked else (), asked
 
     def generate(

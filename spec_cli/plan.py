@@ -18,7 +18,7 @@ from spec_cli.llama.header import check_file
 from spec_cli.llama.loading import LoadParams, check_adapters, check_patterns
 from spec_cli.llama.model import Model
 from spec_cli.llama.vocab import require_compatible
-from spec_cli.settings import MOST_CTX, ROPE_SCALING, Settings
+from spec_cli.settings import MOST_CTX, ROPE_SCALING, Settings, read_kv_override
 
 GIB, MIB = 1 << 30, 1 << 20
 AUTOMATIC_ROWS = 4  # llama-server's
@@ -49,8 +49,9 @@ def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False)
     for flag, kind in (("-ctv/--cache-type-v", "cache_type_v"), ("-ctvd/--cache-type-v-draft", "cache_type_v_draft")):
         if settings.flash_attn == 0 and getattr(settings, kind) not in ("f32", "f16", "bf16"):
             raise UsageError(f"{flag}: {getattr(settings, kind)} needs flash attention, and -fa is off")
-    header = check_file(settings.model, "target")
-    header_draft = check_file(settings.model_draft, "draft") if settings.model_draft else None
+    overrides = dict(map(read_kv_override, settings.override_kv))
+    header = check_file(settings.model, "target", overrides)
+    header_draft = check_file(settings.model_draft, "draft", overrides) if settings.model_draft else None
     how = replace(LoadParams.of(settings), mtp=header.n_heads > 0)
     how_draft = replace(LoadParams.of(settings, draft=True), mtp=header_draft is not None and header_draft.n_heads > 0)
     check_adapters(how)
@@ -71,7 +72,7 @@ def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False)
         if choice.head:
             draft = target if choice.own_head else draft
             assert draft is not None
-            require_fitting(target, draft)
+            require_fitting(target, draft, overrides)
             if settings.ctx_size_draft:
                 say(f"-cd {settings.ctx_size_draft} is not used: a head's context is as long as its target's")
         elif draft:

@@ -60,7 +60,7 @@ def test_damaged_headers_are_refused_as_target_and_as_draft(
 def test_a_file_with_prediction_layers_only_is_no_model(tmp_path: Path, models: Path) -> None:
     head = tiny.clock(tmp_path / "head.gguf", counts={"llama.nextn_predict_layers": 1})
     head.write_bytes(head.read_bytes().replace(b"blk.0.", b"blk.1."))
-    words = "holds multi-token-prediction layers only"
+    words = "multi-token-prediction layers only"
     refused("-m", head, "-p", "abc", code=3, words=words)
     refused("-m", models / "clock.gguf", "-md", head, "--spec-type", "draft-simple", "-p", "abc", code=3, words=words)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from array import array
 from collections.abc import Iterator, Sequence
@@ -279,11 +280,12 @@ def test_files_that_do_not_fit_are_refused(pairs: dict[str, Pair], tmp_path: Pat
     narrow = tiny_heads.eagle3(tmp_path / "narrow.gguf", target_width=32, own_embedding=True)
     small = tiny_heads.mimo2(tmp_path / "small.gguf", part="head", width=32)
     for target, head, words in (
+        (pairs["gemma4"].target, mtp, r"head\.gguf is made for mimo2 models; .*gemma4\.gguf is gemma4"),
         (llama, mtp, r"llama\.gguf: llama\.cpp's llama models give nothing to MTP heads"),
-        (trunk, small, r"small\.gguf is made for hidden states of 32 values; .*trunk\.gguf has 64"),
+        (trunk, small, r"small\.gguf is made for hidden states of width 32; .*trunk\.gguf has 64"),
         (llama, layers, r"layers\.gguf reads layer 9 of its target; .*llama\.gguf has 0 to 2"),
         (llama, last, r"last\.gguf reads layer 3 of its target; .*llama\.gguf has 0 to 2"),
-        (llama, narrow, r"narrow\.gguf is made for hidden states of 32 values; .*llama\.gguf has 64"),
+        (llama, narrow, r"narrow\.gguf is made for hidden states of width 32; .*llama\.gguf has 64"),
         (models / "swa.gguf", eagle3, r"swa\.gguf: llama\.cpp's gemma3 models give nothing to EAGLE-3"),
         (trunk, assistant, r"assistant\.gguf looks into a gemma4 model's memory; .*trunk\.gguf is mimo2"),
         (llama, patched(eagle3, b"<0xFE>", b"<0xFG>"), r"patched.*token 257 is '<0xFG>' where the target has '<0xFE>'"),
@@ -291,6 +293,39 @@ def test_files_that_do_not_fit_are_refused(pairs: dict[str, Pair], tmp_path: Pat
     ):
         with pytest.raises(FileError, match=words):
             Engine(Settings(model=target, model_draft=head, threads=1))
+
+
+@pytest.mark.parametrize(
+    ("mode", "overrides", "words"),
+    [
+        ("eagle3", "eagle3.rope.dimension_count=int:0", r"rope\.dimension_count is 0"),
+        ("eagle3", "eagle3.rope.dimension_count=int:3", r"rope\.dimension_count is 3"),
+        ("eagle3", "eagle3.rope.dimension_count=int:128", r"rope\.dimension_count is 128"),
+        ("eagle3", "eagle3.embedding_length_out=int:128", "says that its states have 128 values, its rows 64"),
+        ("eagle3", "eagle3.expert_count=int:4", "expert_count is 4, and expert_used_count missing"),
+        ("eagle3", "eagle3.rope.scaling.type=str:bogus", r"rope\.scaling\.type is bogus"),
+        ("mimo", "mimo2.embedding_length_out=int:32", "says that its states have 32 values, its rows 64"),
+        ("mimo", "mimo2.nextn_predict_layers=int:2", r"2 multi-token-prediction layers, and has no blk\.1\.nextn"),
+        ("mimo", "mimo2.nextn_predict_layers=int:9", "says that 9 of its 3 layers predict tokens"),
+        ("mimo-file", "mimo2.nextn_predict_layers=int:2", "holds multi-token-prediction layers only|has no blk"),
+        ("gemma4", "gemma4-assistant.attention.head_count_kv=int:2", "is made for head_count_kv 2; .* has 1"),
+        ("gemma4", "gemma4-assistant.attention.value_length=int:8", "is made for value_length in memory, 8; .* has"),
+        ("gemma4", "gemma4-assistant.rope.dimension_count_swa=int:0", "rope.dimension_count_swa is 0"),
+    ],
+)
+def test_metadata_that_would_end_the_process_are_refused(
+    pairs: dict[str, Pair], mode: str, overrides: str, words: str
+) -> None:
+    """In a file or by --override-kv: assertions, reads out of bounds and an endless loop in llama.cpp."""
+    with pytest.raises(FileError, match=words):
+        Engine(pairs[mode].settings(override_kv=(overrides,)))
+
+
+def test_heads_without_their_tensors_are_refused(pairs: dict[str, Pair], tmp_path: Path) -> None:
+    whole = tiny_heads.mimo2(tmp_path / "whole.gguf")
+    for tensor in (b"blk.2.nextn.eh_proj", b"blk.2.ffn_gate"):
+        with pytest.raises(FileError, match=f"has no {tensor.decode()}"):
+            Engine(Settings(model=patched(whole, tensor, tensor[:-1] + b"x"), threads=1))
 
 
 def test_a_vocabulary_map_to_tokens_that_are_not_there_is_refused(pairs: dict[str, Pair], tmp_path: Path) -> None:
@@ -442,3 +477,36 @@ def test_numbers_lines_and_colours_are_as_for_others(pairs: dict[str, Pair], mod
     coloured = cli(*args, "--color", "on").stdout.decode()
     assert re.sub(r"\x1b\[\d*m", "", coloured) == told["text"] + "\n"
     assert coloured.count("\x1b[") > 2
+
+
+def test_a_full_cache_gives_away_what_lies_behind_a_window(tmp_path: Path) -> None:
+    """With --swa-full too, llama.cpp overwrites cells that a window has left behind: such a beginning is not lent."""
+    model = tiny_heads.gemma4(tmp_path / "gemma4.gguf", window=16)
+    rng = random.Random(4)
+    start = "".join(rng.choices("abcdef", k=100))
+    asked = [(start + "".join(rng.choices("abcdef", k=rng.randrange(60))), rng.randrange(5, 60)) for _ in range(14)]
+    small = {"ctx_size": 256, "spec_type": ("none",), "swa_full": True}
+    with Engine(Pair(model, None).settings(**small)) as engine:
+        alone = []
+        for prompt, n in asked:
+            engine.forget()
+            alone.append(ask(engine, prompt, predict=n).text)
+    for parallel in (2, 3, 5):
+        with Engine(Pair(model, None).settings(**small, parallel=parallel), batch=True) as engine:
+            records = run(engine, [json.dumps({"prompt": text, "n_predict": n}).encode() for text, n in asked])
+            assert [record["text"] for record in records] == alone
+
+
+def test_rows_of_a_head_with_a_window(pairs: dict[str, Pair]) -> None:
+    """Guesses may push out what the window still needs: that costs acceptance, in a batch, and nothing else."""
+    rng = random.Random(6)
+    start = "".join(rng.choices("abcdef", k=60))
+    asked = [(start + "".join(rng.choices("abcdef", k=rng.randrange(60))), rng.randrange(5, 60)) for _ in range(14)]
+    with Engine(pairs["mimo-window"].settings(ctx_size=256)) as engine:
+        alone = [ask(engine, prompt, predict=n) for prompt, n in asked]
+    for parallel in (2, 3, 5):
+        with Engine(pairs["mimo-window"].settings(ctx_size=256, parallel=parallel), batch=True) as engine:
+            records = run(engine, [json.dumps({"prompt": text, "n_predict": n}).encode() for text, n in asked])
+            assert [record["text"] for record in records] == [answer.text for answer in alone]
+            accepted = sum(record["timings"]["draft_n_accepted"] for record in records)
+            assert accepted == pytest.approx(sum(answer.stats.total.accepted for answer in alone), rel=0.2)

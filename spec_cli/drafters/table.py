@@ -167,8 +167,9 @@ def _made_for(target: Header, draft: Header) -> str:
         return "draft-eagle3"
     if draft.arch == "dflash":
         raise UsageError(f"draft model {draft.path} is made for draft-dflash, which cannot be run yet; {_built()}")
-    # a whole model with MTP layers is a head for models of its own width, a draft model for others
-    return "draft-mtp" if draft.n_heads and (not draft.is_model or draft.width == target.width) else "draft-simple"
+    # a whole model with MTP layers is a head for models of its own kind and width, a draft model for others
+    alike = (draft.arch, draft.width) == (target.arch, target.width)
+    return "draft-mtp" if draft.n_heads and (not draft.is_model or alike) else "draft-simple"
 
 
 def _require(kind: str, target: Header, draft: Header | None) -> None:

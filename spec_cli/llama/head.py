@@ -44,6 +44,8 @@ class HeadSession(Session):
         self.mirrors = not self.encodes and hidden.symbol("llama_get_ctx_other")(self._ctx) == target.context
         self.n_heads = 1 if self.encodes or self.mirrors else model.n_nextn
         self.memory.rowless = int(self.encodes)
+        if not self.encodes:  # guessed rows may have pushed some of the window out
+            self.memory.window = self.memory.spare = model.n_swa
         if self.mirrors:
             target.memory.watched = True
             self.memory.places, self.memory.n_cells = target.memory.places, math.inf
@@ -54,7 +56,7 @@ class HeadSession(Session):
 
     def claim(self, sequence: int, text: array[int]) -> int:
         """How many rows of this text are read; what others have of it is taken over, as they may lose it."""
-        own = common_prefix(self.memory.places[sequence].tokens, text)
+        own = self.memory.cut(sequence, common_prefix(self.memory.places[sequence].tokens, text))
         return self.memory.borrow(sequence, text, own, len(text))
 
     def keep(self, sequence: int, n: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from spec_cli.errors import FileError
 from spec_cli.llama.log import C
 
 MOST_LAYERS = 512  # LLAMA_MAX_LAYERS
-UINT32, INT32, FLOAT32, STRING, ARRAY = 4, 5, 6, 8, 9  # enum gguf_type
+UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9  # enum gguf_type
 
 
 class _InitParams(ctypes.Structure):
@@ -53,14 +53,17 @@ def _library() -> Any:
 
 
 class Gguf:
-    """An open header."""
+    """An open header. overrides: values that stand for its own (--override-kv)."""
 
-    def __init__(self, path: Path, handle: int, lib: Any) -> None:
-        self.path, self._handle, self._lib = path, handle, lib
+    def __init__(self, path: Path, handle: int, lib: Any, overrides: Mapping[str, object]) -> None:
+        self.path, self._handle, self._lib, self._overrides = path, handle, lib, overrides
         self.arch = (self.value("general.architecture", STRING) or b"").decode("utf-8", "replace")
 
     def value(self, key: str, kind: int = UINT32) -> Any:
         """A value of this type; None where there is none."""
+        given = self._overrides.get(key)
+        if type(given) is {UINT32: int, FLOAT32: float, STRING: str}[kind]:
+            return given.encode() if isinstance(given, str) else given
         at = self._lib.gguf_find_key(self._handle, key.encode())
         if at < 0 or self._lib.gguf_get_kv_type(self._handle, at) != kind:
             return None
@@ -72,17 +75,17 @@ class Gguf:
         return get(self._handle, at)
 
     def integers(self, key: str) -> list[int] | None:
-        """An array of 32-bit integers, or a single one; None where there is none."""
+        """An array of 32-bit integers or truth values, or a single one; None where there is none."""
         at = self._lib.gguf_find_key(self._handle, key.encode())
-        if at < 0:
-            return None
-        if self._lib.gguf_get_kv_type(self._handle, at) != ARRAY:
+        if key in self._overrides or at < 0 or self._lib.gguf_get_kv_type(self._handle, at) != ARRAY:
             one = self.value(key)
             return None if one is None else [one]
-        if self._lib.gguf_get_arr_type(self._handle, at) not in (UINT32, INT32):
+        numbers: dict[int, Any] = {UINT32: ctypes.c_uint32, INT32: ctypes.c_int32, BOOL: ctypes.c_bool}
+        number = numbers.get(self._lib.gguf_get_arr_type(self._handle, at))
+        if number is None:
             return None
-        data = self._lib.gguf_get_arr_data(self._handle, at)
-        return list((ctypes.c_int32 * self._lib.gguf_get_arr_n(self._handle, at)).from_address(data))
+        n, data = self._lib.gguf_get_arr_n(self._handle, at), self._lib.gguf_get_arr_data(self._handle, at)
+        return list((number * n).from_address(data))
 
     @property
     def tensors(self) -> Iterator[str]:
@@ -114,12 +117,12 @@ class Gguf:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Gguf | None]:
+def opened(path: Path, overrides: Mapping[str, object] | None = None) -> Iterator[Gguf | None]:
     """A file's header; None where llama.cpp cannot read it, and will say why."""
     lib = _library()
     handle = lib.gguf_init_from_file(os.fsencode(path), _InitParams(True, None))
     try:
-        yield Gguf(path, handle, lib) if handle else None
+        yield Gguf(path, handle, lib, overrides or {}) if handle else None
     finally:
         if handle:
             lib.gguf_free(handle)
@@ -140,8 +143,8 @@ class Header:
     width: int = 0
 
 
-def check_file(path: Path, role: str) -> Header:
-    """Look at a model file before C sees it.
+def check_file(path: Path, role: str, overrides: Mapping[str, object] | None = None) -> Header:
+    """Look at a model file before C sees it. overrides: of its metadata.
 
     Raises FileError for what is no GGUF file, and for what ends in an assertion or a bad pointer
     inside llama.cpp.
@@ -158,7 +161,7 @@ def check_file(path: Path, role: str) -> Header:
         raise FileError(f"{role} model {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if magic != b"GGUF":
         raise FileError(f"{role} model {path} is not a GGUF file (it starts with {magic!r})")
-    with opened(path) as header:
+    with opened(path, overrides) as header:
         return _checked(header, f"{role} model {path}", role == "target") if header else Header(path)
 
 
@@ -171,12 +174,24 @@ def _checked(header: Gguf, name: str, target: bool) -> Header:
         if epsilon is not None and not (math.isfinite(epsilon) and epsilon >= 0):
             raise FileError(f"{name} has a damaged header: {arch}.attention.{kind} is {epsilon}")
     nextn = header.value(f"{arch}.nextn_predict_layers") or 0
+    if not 0 <= nextn <= (layers or 0):
+        raise FileError(f"{name} says that {nextn} of its {layers} layers predict tokens ({arch}.nextn_predict_layers)")
+    if nextn or not target:
+        _check_numbers(header, name)
     names = list(header.tensors) if nextn else []
     first = any(tensor.startswith("blk.0.") for tensor in names)
     is_model = not nextn or (first and nextn < (layers or 0))
     n_heads = nextn if any(".nextn." in tensor or tensor.startswith("nextn.") for tensor in names) else 0
-    if not is_model and (target or not n_heads):
+    if not is_model and target:
         raise FileError(f"{name} holds multi-token-prediction layers only, no model of its own")
+    if not is_model and not n_heads:
+        raise FileError(f"{name} says that it has multi-token-prediction layers only, and has none")
+    if n_heads and arch != "gemma4-assistant":
+        parts = ["nextn.eh_proj", "nextn.enorm", "nextn.hnorm"]
+        parts += ["attn_qkv", "ffn_gate", "ffn_up", "ffn_down"] if arch == "mimo2" else []
+        for tensor in (f"blk.{i}.{part}.weight" for i in range(layers - nextn, layers) for part in parts):
+            if not header.has(tensor):
+                raise FileError(f"{name} says that it has {nextn} multi-token-prediction layers, and has no {tensor}")
     return Header(
         header.path,
         arch,
@@ -184,3 +199,24 @@ def _checked(header: Gguf, name: str, target: bool) -> Header:
         n_heads,
         width=header.value(f"{arch}.embedding_length_out") or header.value(f"{arch}.embedding_length") or 0,
     )
+
+
+def _check_numbers(header: Gguf, name: str) -> None:
+    """Values over which llama.cpp stops, or never does."""
+    arch = header.arch
+
+    def damaged(key: str, value: object) -> FileError:
+        return FileError(f"{name} has a damaged header: {arch}.{key} is {value}")
+
+    for suffix in ("", "_swa"):
+        key = f"rope.dimension_count{suffix}"
+        rope = header.value(f"{arch}.{key}")
+        size = header.value(f"{arch}.attention.key_length{suffix}")
+        if rope is not None and (rope < 2 or rope % 2 or (size is not None and rope > size)):
+            raise damaged(key, rope)
+    scaling = header.value(f"{arch}.rope.scaling.type", STRING)
+    if scaling is not None and scaling not in (b"none", b"linear", b"yarn", b"longrope"):
+        raise damaged("rope.scaling.type", scaling.decode("utf-8", "replace"))
+    experts, used = header.value(f"{arch}.expert_count"), header.integers(f"{arch}.expert_used_count")
+    if experts and not 0 < max(used or [0]) <= experts:
+        raise damaged("expert_count", f"{experts}, and expert_used_count {max(used) if used else 'missing'}")

@@ -32,14 +32,18 @@ class Memory:
     """The memory of a llama_context, by sequence.
 
     n_cells: positions that all texts have together. window: positions that the model looks back, 0
-    for all. can_drop_suffix: no recurrent state that cannot forget. rowless: leading tokens that take
-    no position (EAGLE-3's first one).
+    for all; what lies behind it may be overwritten, also where there is room. spare: how many of these
+    a text that goes on may lack, where that costs acceptance only. can_share: texts can borrow from one another; a
+    window's own cache cannot give back cells that are shared. can_drop_suffix: no recurrent state that
+    cannot forget. rowless: leading tokens that take no position (EAGLE-3's first one).
     """
 
     ctx: int
     places: list[Held]
     n_cells: float
     window: int = 0
+    spare: int = 0
+    can_share: bool = True
     can_drop_suffix: bool = True
     rowless: int = 0
     watched: bool = False
@@ -48,11 +52,6 @@ class Memory:
     @property
     def _handle(self) -> int:
         return int(C.llama_get_memory(self.ctx))
-
-    @property
-    def can_share(self) -> bool:
-        """Whether texts can borrow from one another: a window's cells can't be given back while shared."""
-        return not self.window
 
     @property
     def free_cells(self) -> float:
@@ -69,7 +68,7 @@ class Memory:
         held = self.places[sequence]
         if held.known and keep == len(held.tokens):
             return keep
-        if held.known and keep and self._window_reaches(sequence, keep) and self._remove(sequence, keep):
+        if held.known and keep and self._window_reaches(sequence, keep, self.spare) and self._remove(sequence, keep):
             at = keep
         elif held.checkpoint is not None and 0 < held.saved <= keep and self._restore(sequence, held):
             at = held.saved
@@ -100,7 +99,7 @@ class Memory:
         """How many leading tokens of a text, at most `most`, are held here or can be borrowed."""
         held, own = self.places[sequence], 0
         keep = min(common_prefix(held.tokens, text), most) if held.known else 0
-        if keep == len(held.tokens) or (self.can_drop_suffix and self._window_reaches(sequence, keep)):
+        if keep == len(held.tokens) or (self.can_drop_suffix and self._window_reaches(sequence, keep, self.spare)):
             own = keep
         elif held.checkpoint is not None and held.saved <= keep:
             own = held.saved
@@ -158,14 +157,14 @@ class Memory:
                     found.append((n, i))
         return max(found)
 
-    def _window_reaches(self, sequence: int, keep: int) -> bool:
-        """Whether a sliding window still holds all that position `keep` looks at.
+    def _window_reaches(self, sequence: int, keep: int, spare: int = 0) -> bool:
+        """Whether a sliding window still holds all that position `keep` looks at, but for some to spare.
 
         seq_rm would say yes and the logits would be wrong.
         """
         if not self.window:
             return True
-        return int(C.llama_memory_seq_pos_min(self._handle, sequence)) <= max(0, keep - self.window)
+        return int(C.llama_memory_seq_pos_min(self._handle, sequence)) <= max(0, keep - self.window + spare)
 
     def _remove(self, sequence: int, start: int) -> bool:
         return bool(C.llama_memory_seq_rm(self._handle, sequence, start - self.rowless, -1))

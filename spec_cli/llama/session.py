@@ -58,7 +58,7 @@ class Session:
         if model.recurrent:
             self.memory.n_cells = math.inf  # a state takes no positions
         self.memory.can_drop_suffix = model.can_drop_suffix
-        self.memory.window = 0 if params.swa_full else model.n_swa
+        self.memory.window, self.memory.can_share = model.n_swa, params.swa_full or not model.n_swa
         if model.adapters:
             handles, scales = zip(*model.adapters, strict=True)
             n = len(handles)
