@@ -99,7 +99,10 @@ class Reader(Protocol):
     """One that reads the target's hidden states as they are made. They are never kept for a whole text."""
 
     def reach(self, sequence: int, text: array[int], most: int) -> int:
-        """How many leading tokens, at most `most`, need not be decoded again for what is still to be read."""
+        """How many leading tokens, at most `most`, need not be decoded again for what is still to be read.
+
+        A pass of this text follows: what others have read of it may be taken over.
+        """
 
     def observe(self, parts: Seq[Decoded], rows: Any) -> None:
         """The rows, float32 [n, width], of what was just decoded, part after part; they die with the next decode."""

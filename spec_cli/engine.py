@@ -180,8 +180,8 @@ class Engine:
         if asked is None:
             return types, n_max
         if types and asked > self._longest and asked != self.settings.spec_draft_n_max:
-            room = f"{self._longest} guesses (--spec-draft-n-max, -b, -ub, -np)"
-            raise UsageError(f"n_max: {asked} is more than this run has room for: {room}")
+            room = f"{self._longest} guess{'es' * (self._longest != 1)} that this run has room for"
+            raise UsageError(f"n_max: {asked} is more than the {room} (--spec-draft-n-max, -b, -ub, -np)")
         return types if asked else (), asked
 
     def generate(

@@ -136,7 +136,7 @@ def test_text_is_that_of_plain_decoding(pair: Pair) -> None:
         for n_max in range(9):
             for temp in (0.0, 0.8):
                 for prompt in ("abcafbce", "cab"):
-                    how = {"predict": 24, "temp": temp, "seed": 7}
+                    how = {"predict": 16, "temp": temp, "seed": 7}
                     answer = ask(engine, prompt, spec_draft_n_max=min(n_max, pair.n_heads), **how)
                     assert answer.text == ask(plain, prompt, **how).text
                     assert (answer.stats.total.drafted > 0) == (n_max > 0)
@@ -187,7 +187,7 @@ def engines(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Iterator[
 
 
 @pytest.mark.parametrize("n", ["1", "3"])
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(mix=st.lists(rows, min_size=1, max_size=9))
 def test_rows_of_a_batch_are_guessed_as_they_are_alone(
     engines: dict[str, Engine], n: str, mix: list[dict[str, Any]]
@@ -247,7 +247,7 @@ def test_an_interrupted_draft_leaves_all_usable(pair: Pair, made: list[tuple[arr
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Session, "_decode", count)
-            for stop in range(2, 20):
+            for stop in range(2, 20, 3):
                 decodes = stop
                 ask(engine, "abcafbceddca", predict=20)
                 engine.abort.clear()
@@ -302,6 +302,8 @@ def test_files_that_do_not_fit_are_refused(pairs: dict[str, Pair], tmp_path: Pat
         ("eagle3", "eagle3.rope.dimension_count=int:3", r"rope\.dimension_count is 3"),
         ("eagle3", "eagle3.rope.dimension_count=int:128", r"rope\.dimension_count is 128"),
         ("eagle3", "eagle3.embedding_length_out=int:128", "says that its states have 128 values, its rows 64"),
+        ("eagle3", "eagle3.target_hidden_size=int:128", "is made for hidden states of width 128|cannot be loaded"),
+        ("eagle3", "eagle3.block_count=int:2", "has 2 layers; EAGLE-3 has one|cannot be loaded"),
         ("eagle3", "eagle3.expert_count=int:4", "expert_count is 4, and expert_used_count missing"),
         ("eagle3", "eagle3.rope.scaling.type=str:bogus", r"rope\.scaling\.type is bogus"),
         ("mimo", "mimo2.embedding_length_out=int:32", "says that its states have 32 values, its rows 64"),

@@ -183,7 +183,7 @@ def without(smol: Path) -> list[Answer]:
         return [ask(engine, text, **how) for text, how in DOZEN]
 
 
-REAL = {"threads": 1, "ctx_size": 512, "temp": 0.0, "predict": 24}
+REAL = {"threads": 1, "ctx_size": 512, "temp": 0.0, "predict": 16}
 
 
 @pytest.mark.parametrize("kind", ["ngram-simple", "draft-simple"])
@@ -191,7 +191,7 @@ def test_a_dozen_prompts_on_a_real_model(smol: Path, without: list[Answer], kind
     """Under 250 positions, where the kernels are exact."""
     drafts = {
         "ngram-simple": {"spec_type": (kind,), "spec_ngram_simple_size_n": 2, "spec_ngram_simple_size_m": 8},
-        "draft-simple": {"model_draft": smol, "spec_draft_n_max": 5},
+        "draft-simple": {"model_draft": smol, "spec_draft_n_max": 3},
     }
     with Engine(Settings(model=smol, **REAL, **drafts[kind])) as engine:  # type: ignore[arg-type]
         answers = [ask(engine, text, **how) for text, how in DOZEN]

@@ -31,7 +31,7 @@ def require_fitting(target: Model, head: Model, overrides: Mapping[str, object] 
     if head is not target:
         require_compatible(target.vocab, head.vocab, str(target.path), str(head.path))
     if head.arch == "eagle3":
-        _require_eagle3(target, head)
+        _require_eagle3(target, head, overrides or {})
         return
     if target.arch not in NEXTN_STATES:
         raise FileError(f"target model {target.path}: llama.cpp's {target.arch} models give nothing to MTP heads")
@@ -74,7 +74,7 @@ def _by_layer(header: Gguf, key: str, n: int) -> list[int]:
     return (found * n)[:n] if len(found) == 1 else [*found, *[0] * n][:n]
 
 
-def _require_eagle3(target: Model, head: Model) -> None:
+def _require_eagle3(target: Model, head: Model, overrides: Mapping[str, object]) -> None:
     name = f"draft model {head.path}"
     if target.arch not in LAYER_INPUTS:
         raise FileError(f"target model {target.path}: llama.cpp's {target.arch} models give nothing to EAGLE-3")
@@ -86,7 +86,7 @@ def _require_eagle3(target: Model, head: Model) -> None:
     for layer in layers:
         if not 0 <= layer <= most:
             raise FileError(f"{name} reads layer {layer} of its target; {target.path} has 0 to {most}")
-    with opened(head.path) as header:
+    with opened(head.path, overrides) as header:
         assert header is not None
         hidden = header.value("eagle3.target_hidden_size")
         if hidden != width:
