@@ -151,10 +151,8 @@ class Scheduler:
 
     def _shared_beginning(self, job: Job) -> int:
         """How much of this prompt others have too, and can take over once it is read."""
-        prompt, known = job.s.tokens, self._beginning
-        if not self.target.memory.can_share or (
-            self._spare is not None and self.target.memory.free_cells < len(prompt)
-        ):
+        prompt, known, memory = job.s.tokens, self._beginning, self.target.memory
+        if not memory.can_share or (self._spare is not None and memory.free_cells < len(prompt)):
             return 0
         kept = len(known) if known and len(known) < len(prompt) and prompt[: len(known)] == known else 0
         others = [other.s.tokens for other in (*self._reading, *self._waiting) if other is not job]

@@ -22,6 +22,7 @@ TEXTS = [b"<unk>", b"<s>", b"</s>", *(b"<0x%02X>" % i for i in range(256)), *(c.
 KINDS = [T.UNKNOWN, T.CONTROL, T.CONTROL, *[T.BYTE] * 256, *[T.NORMAL] * 26]
 BOS, EOS, A = 1, 2, 259  # A is the id of "a"
 SIZE = len(TEXTS)
+EPSILON = 1e-5
 
 
 def alphabet(n: int) -> str:
@@ -138,12 +139,10 @@ def _letters_only(output: Array) -> Array:
     return output
 
 
-def plain(
-    path: Path, *, seed: int = 3, n_ctx: int = 512, layers: int = 2, arch: str = "llama", window: int = 0
-) -> Path:
-    """A random transformer with real attention: `llama`, or `gemma3` with a sliding window."""
-    width, heads, size = 64, 2, 32
-    r = _random(seed)
+def _writer(
+    path: Path, arch: str, *, width: int, layers: int, n_ctx: int, heads: int, size: int, rope: bool = True
+) -> gguf.GGUFWriter:
+    """A transformer's metadata: attention heads of this size over one head of keys, and the vocabulary."""
     w = gguf.GGUFWriter(path, arch)
     w.add_name(f"tiny-{arch}")
     w.add_context_length(n_ctx)
@@ -154,12 +153,22 @@ def plain(
     w.add_head_count_kv(1)
     w.add_key_length(size)
     w.add_value_length(size)
-    w.add_layer_norm_rms_eps(1e-5)
+    if rope:
+        w.add_rope_dimension_count(size)
+    w.add_layer_norm_rms_eps(EPSILON)
+    _vocabulary(w)
+    return w
+
+
+def plain(
+    path: Path, *, seed: int = 3, n_ctx: int = 512, layers: int = 2, arch: str = "llama", window: int = 0
+) -> Path:
+    """A random transformer with real attention: `llama`, or `gemma3` with a sliding window."""
+    width, heads, size = 64, 2, 32
+    r = _random(seed)
+    w = _writer(path, arch, width=width, layers=layers, n_ctx=n_ctx, heads=heads, size=size, rope=not window)
     if window:
         w.add_sliding_window(window)
-    else:
-        w.add_rope_dimension_count(size)
-    _vocabulary(w)
     ones = np.ones(width, np.float32)
     tensors = {
         "token_embd.weight": r(SIZE, width, k=1 if not window else width**-0.5),

@@ -12,10 +12,9 @@ from typing import Literal
 
 import gguf
 import numpy as np
-from tiny import SIZE, A, Array, _random, _save, _vocabulary
+from tiny import SIZE, A, Array, _random, _save, _writer
 
 LETTERS = 6  # how many letters can win
-EPSILON = 1e-5
 Random = Callable[..., Array]
 
 
@@ -35,25 +34,6 @@ def _norm(r: Random, n: int, mean: float = 1.0) -> Array:
 def _matrix(r: Random, rows: int, columns: int, k: float = 1.0) -> Array:
     """A matrix that leaves the size of a vector about k times as it is."""
     return r(rows, columns, k=k * columns**-0.5)
-
-
-def _writer(
-    path: Path, arch: str, *, width: int, layers: int, n_ctx: int, heads: int, size: int, kv: int = 1
-) -> gguf.GGUFWriter:
-    w = gguf.GGUFWriter(path, arch)
-    w.add_name(f"tiny-{arch}")
-    w.add_context_length(n_ctx)
-    w.add_embedding_length(width)
-    w.add_block_count(layers)
-    w.add_feed_forward_length(2 * width)
-    w.add_head_count(heads)
-    w.add_head_count_kv(kv)
-    w.add_key_length(size)
-    w.add_value_length(size)
-    w.add_rope_dimension_count(size)
-    w.add_layer_norm_rms_eps(EPSILON)
-    _vocabulary(w)
-    return w
 
 
 def _ends(r: Random, width: int) -> dict[str, Array]:

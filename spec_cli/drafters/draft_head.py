@@ -110,12 +110,11 @@ class DraftHead(GreedyDrafter):
             self._rows.drop(sequence, len(text) - 1)
 
     def _for_each_head(self, passes: Seq[Pass]) -> None:
-        before = [self._head.claim(p.sequence, p.tokens) for p in passes]
         for turn in range(self._head.n_heads):
             if self._head.n_heads > 1:
                 self._head.take_turn(turn)
-                for p, n in zip(passes, before, strict=True):
-                    self._head.keep(p.sequence, n)
+                for p in passes:
+                    self._head.keep(p.sequence, len(p.tokens) - len(p.hidden))
             self._head.forward(passes)
 
     def _pass(self, step: int, guesses: Seq[Guess]) -> Seq[Row]:

@@ -141,12 +141,8 @@ def choose(settings: Settings, target: Header, draft: Header | None) -> Choice:
         _require(kind, target, draft)
         if n_max is None and len(types) == 1:
             n_max = DEFAULT_N_MAX
-        n_heads = (target if own_head else draft or target).n_heads
-        if (
-            kind == "draft-mtp"
-            and 1 < n_heads < _draft_n_max(settings)
-            and (draft or target).arch != "gemma4-assistant"
-        ):
+        n_heads, arch = (draft or target).n_heads, (draft or target).arch
+        if kind == "draft-mtp" and 1 < n_heads < _draft_n_max(settings) and arch != "gemma4-assistant":
             n_max, why = n_heads, f"{why}; one guess for each of its {n_heads} MTP layers"
     if settings.spec_draft_n_max is not None or kind:
         n_min, most = settings.spec_draft_n_min, _draft_n_max(settings)

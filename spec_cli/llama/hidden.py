@@ -89,10 +89,14 @@ def symbol(name: str) -> Any:
     raise BackendError(f"this build of llama.cpp does not export {name}, which draft-mtp and draft-eagle3 need")
 
 
-def _floats(pointer: int | None, *shape: int) -> Rows:
+def _made(pointer: int | None) -> int:
     if not pointer:
         raise BackendError("llama.cpp has no hidden states for this decode")
-    return view(pointer, math.prod(shape)).reshape(shape)
+    return pointer
+
+
+def _floats(pointer: int | None, *shape: int) -> Rows:
+    return view(_made(pointer), math.prod(shape)).reshape(shape)
 
 
 def row(ctx: int, index: int, width: int) -> Rows:
@@ -102,10 +106,7 @@ def row(ctx: int, index: int, width: int) -> Rows:
 
 def copy_row(ctx: int, index: int, address: int, width: int) -> None:
     """The same, to where it is needed."""
-    pointer = symbol("llama_get_embeddings_nextn_ith")(ctx, index)
-    if not pointer:
-        raise BackendError("llama.cpp has no hidden states for this decode")
-    ctypes.memmove(address, pointer, 4 * width)
+    ctypes.memmove(address, _made(symbol("llama_get_embeddings_nextn_ith")(ctx, index)), 4 * width)
 
 
 def dense(ctx: int, n: int) -> Rows:
