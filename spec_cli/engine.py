@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import ExitStack
 from dataclasses import replace
 from time import perf_counter
@@ -29,8 +29,7 @@ from spec_cli.plan import Plan, plan
 from spec_cli.scheduler import Job, Scheduler
 from spec_cli.sequence import Sequence
 from spec_cli.settings import RANDOM_SEED, Settings, seed_of
-from spec_cli.stats import Stats
-from spec_cli.tokens import Kind
+from spec_cli.tokens import Kind, tokens
 from spec_cli.values import read
 
 # common/common.cpp, common_init_sampler_from_model: what a file suggests where nothing was said.
@@ -65,22 +64,23 @@ def with_file_defaults(settings: Settings, model: Model) -> Settings:
 class Engine:
     """A loaded target with its drafters. `say` gets each thing a person should know, once.
 
+    free: each text may have its own `spec_type` and draft length. batch: so, and several run at a time.
     Raises UsageError, FileError or BackendError, with nothing left open.
     """
 
     def __init__(
         self, settings: Settings, say: Callable[[str], None] = lambda line: None, abort: Abort | None = None,
-        *, batch: bool = False,
+        *, batch: bool = False, free: bool = False,
     ) -> None:  # fmt: skip
         self.settings = settings
         self._said: set[str] = set()
         self._say_line = say
         self.abort = Abort() if abort is None else abort
         with ExitStack() as stack:
-            plans = plan(settings, self.say, batch=batch)
+            plans = plan(settings, self.say, batch=batch, free=free)
             self.say(f"speculation: {plans.choice}")
             log.show(log.INFO if settings.verbose else None)
-            self._load(stack, plans, batch)
+            self._load(stack, plans, batch, free or batch)
             self._stack = stack.pop_all()
 
     def say(self, line: str) -> None:
@@ -89,7 +89,7 @@ class Engine:
             self._said.add(line)
             self._say_line(line)
 
-    def _load(self, stack: ExitStack, plans: Plan, batch: bool) -> None:
+    def _load(self, stack: ExitStack, plans: Plan, batch: bool, free: bool) -> None:
         settings, self.choice = self.settings, plans.choice
         assert settings.model is not None
         repack = settings.repack
@@ -104,6 +104,7 @@ class Engine:
         stack.callback(model.close)
         self.settings = settings = with_file_defaults(settings, model)
         self.vocab: Vocab = model.vocab
+        self.name = model.meta("general.name") or model.path.name
         self.chat_template = settings.chat_template or model.meta("tokenizer.chat_template")
         draft = None
         if self.choice.uses_draft and settings.model_draft:
@@ -116,7 +117,8 @@ class Engine:
         self.n_rows = plans.target.n_sequences
         room = self.target.n_outputs // self.n_rows - 1
         self._longest = min(room, plans.n_max)
-        if 0 < room < plans.n_max:  # without any room, the answer's own line says so
+        wanted = plans.n_max if batch else self.choice.longest(settings)
+        if 0 < room < wanted:  # without any room, the answer's own line says so
             each = f" for {self.n_rows} rows" if batch else ""
             self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens{each} (-b, -ub, -c)")
         draft_session = head = None
@@ -128,7 +130,7 @@ class Engine:
             stack.callback(draft_session.close)
         self._memories = [each.memory for each in (self.target, draft_session, head) if each]
         parts = Parts(draft_session, self.target.n_vocab, self.say, head, self.choice.head)
-        drafters = {name: make(name, settings, parts) for name in (possible(parts) if batch else self.choice.types)}
+        drafters = {name: make(name, settings, parts) for name in (possible(parts) if free else self.choice.types)}
         if head:
             reader = drafters[self.choice.head]
             assert isinstance(reader, DraftHead)
@@ -144,9 +146,9 @@ class Engine:
 
     def start(
         self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None,
-        mark: Callable[[Kind], None] = lambda kind: None,
+        mark: Callable[[Kind], None] = lambda kind: None, printed: Container[int] = (),
     ) -> Job:  # fmt: skip
-        """Queue one prompt; `scheduler.step` goes on with it.
+        """Queue one prompt; `scheduler.step` goes on with it. printed: control tokens that are text here.
 
         Raises PromptError when the prompt does not fit the context, UsageError for what it asks in vain.
         """
@@ -155,22 +157,22 @@ class Engine:
             raise UsageError("the prompt is empty: this model adds no token of its own to start from")
         if len(prompt) > self.target.n_ctx:
             raise PromptError(f"the prompt has {len(prompt)} tokens, the context {self.target.n_ctx} (-c/--ctx-size)")
-        require_known_tokens(settings, self.vocab)
-        types, n_max = self._speculation(settings)
+        types, n_max = self.require_possible(settings)
         fixed = seed_of(settings)
         seed = secrets.randbelow(RANDOM_SEED) if fixed is None else fixed
         s = Sequence(
             prompt, Sampler(self.vocab, settings, seed, prompt), self.vocab, seed=seed, n_predict=settings.predict,
             n_ctx=self.target.n_ctx, types=types, n_max=n_max, stops=settings.stop, special=settings.special, emit=emit,
-            mark=mark,
+            mark=mark, printed=printed,
             logprobs=None if settings.logprobs is None else LogProbs(self.vocab, settings.logprobs),
         )  # fmt: skip
         job = Job(s)
         self.scheduler.add(job)
         return job
 
-    def _speculation(self, settings: Settings) -> tuple[tuple[str, ...], int | None]:
-        """Who may guess for one text and how far; UsageError for what this run has no room for."""
+    def require_possible(self, settings: Settings) -> tuple[tuple[str, ...], int | None]:
+        """Who may guess for a text with these settings, and how far. Raises UsageError for what this run cannot do."""
+        require_known_tokens(settings, self.vocab)
         types, n_max, asked = self.choice.types, self.choice.n_max, settings.spec_draft_n_max
         if settings.spec_type != self.settings.spec_type:
             types, n_max = named(settings.spec_type or (), "spec_type"), None
@@ -184,19 +186,28 @@ class Engine:
             raise UsageError(f"n_max: {asked} is more than the {room} (--spec-draft-n-max, -b, -ub, -np)")
         return types if asked else (), asked
 
+    def check(self, settings: Settings) -> None:
+        """Raises UsageError where a text cannot have these settings in this run."""
+        self.require_possible(settings)
+        Sampler(self.vocab, settings, 0, tokens()).close()
+
     def generate(
         self, prompt: array[int], settings: Settings | None = None, emit: Callable[[str], None] = lambda text: None,
-        mark: Callable[[Kind], None] = lambda kind: None,
+        mark: Callable[[Kind], None] = lambda kind: None, printed: Container[int] = (),
+        watch: Callable[[Job], None] = lambda job: None,
     ) -> Answer:  # fmt: skip
         """Answer one prompt. emit gets the text as it is made, mark before it the kind of its tokens.
+
+        watch sees how it goes on, after each pass.
 
         An interruption (the abort byte) ends the text, it does not raise.
         Raises PromptError when the prompt does not fit the context.
         """
-        job, reused = self.start(prompt, settings, emit, mark), self.target.graphs_reused
+        job, reused = self.start(prompt, settings, emit, mark, printed), self.target.graphs_reused
         try:
             while not job.s.finish:
                 self.scheduler.step()
+                watch(job)
                 if self.abort.is_set:
                     raise Interrupted("interrupted")
         except Interrupted:
@@ -214,13 +225,13 @@ class Engine:
         for memory in self._memories:
             memory.forget()
 
-    def why_nothing_drafted(self, stats: Stats) -> str:
+    def why_nothing_drafted(self, answer: Answer) -> str:
         """The reason for an answer without a single guess, in a few words."""
-        types = self.choice.types
+        types, stats = answer.types, answer.stats
+        if answer.n_max == 0:
+            return "--spec-draft-n-max 0, nothing was drafted"
         if not types:
             return "none, nothing was drafted"
-        if self.settings.spec_draft_n_max == 0:
-            return "--spec-draft-n-max 0, nothing was drafted"
         if self.target.n_outputs < 2:
             return f"a batch of {self.target.n_batch} (-b) leaves no room for guesses"
         if stats.rounds < 1:

@@ -38,10 +38,10 @@ class Plan:
     draft: ContextParams
 
 
-def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False) -> Plan:
+def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False, free: bool = False) -> Plan:
     """Read the files' headers and vocabularies, choose the drafters, size the contexts.
 
-    batch: for up to `settings.parallel` texts at a time, each of which may choose its drafters.
+    free: each text may choose its drafters. batch: so, and up to `settings.parallel` texts at a time.
     Raises FileError for what is no usable model or does not fit together, UsageError for what was
     asked and cannot be.
     """
@@ -82,6 +82,8 @@ def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False)
             raise FileError(f"target model {target.path} says its context has {target.n_ctx_train} tokens: -c sets one")
         models = [target, draft] if draft else [target]
         wanted = _Plans(settings, choice, settings.ctx_size or target.n_ctx_train)
+        if batch or free:
+            wanted = _with_room(wanted)
         if batch:
             wanted = _for_batch(wanted, models, say)
         if gpu_offload() and settings.gpu_layers != 0:
@@ -156,8 +158,16 @@ class _Plans:
         return total
 
 
+def _with_room(wanted: _Plans) -> _Plans:
+    """With room for drafts that a text may ask for."""
+    n_max = wanted.settings.spec_draft_n_max
+    if n_max is None:
+        n_max = max(wanted.choice.longest(wanted.settings), AUTOMATIC_N_MAX)
+    return replace(wanted, n_max=n_max)
+
+
 def _for_batch(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -> _Plans:
-    """For several texts at a time, with room for drafts that some of them may ask for."""
+    """For several texts at a time."""
     s = wanted.settings
     parallel, origin = s.parallel if s.parallel > 0 else AUTOMATIC_ROWS, s.origins.get("parallel", "-np/--parallel")
     most = min(s.ubatch_size, s.batch_size)
@@ -168,12 +178,9 @@ def _for_batch(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -
     if parallel > 1 and any(m.n_swa and not m.can_drop_suffix for m in models):
         parallel, recurrent = 1, False
         say(f"{origin}: one row at a time: llama.cpp mixes up the texts of a hybrid model with a sliding window")
-    n_max = s.spec_draft_n_max
-    if n_max is None:
-        n_max = max(wanted.choice.longest(s), AUTOMATIC_N_MAX)
     if wanted.choice.longest(s) and most < 2 * parallel:
         raise UsageError(f"{origin}: {parallel} rows leave no room for guesses in a pass of {most} tokens (-b, -ub)")
-    return replace(wanted, parallel=parallel, n_spare=int(recurrent), n_max=n_max)
+    return replace(wanted, parallel=parallel, n_spare=int(recurrent))
 
 
 def _fitted(wanted: _Plans, models: Seq[Model], say: Callable[[str], None]) -> _Plans:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence as Seq
 from time import monotonic
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from spec_cli.batch.run import Run
 from spec_cli.batch.totals import Totals
-from spec_cli.stats import Calls, Passes, acceptance_line
+from spec_cli.chat.talk import Talk
+from spec_cli.stats import Calls, Guesses, Passes, Stats, acceptance_line
 
 REFRESH = 0.1  # seconds
 
@@ -73,7 +75,8 @@ class Watch:
         parts = [f"{t.done} rows", f"{run.running} running"]
         parts += [f"{t.failed} failed"] if t.failed else []
         parts += [f"{t.per_second:.1f} tokens/s"] if t.per_second else []
-        parts += [f"acceptance {t.total.acceptance_rate:.3f}"] if t.total.acceptance_rate is not None else []
+        rate = t.stats.total.acceptance_rate
+        parts += [] if rate is None else [f"acceptance {rate:.3f}"]
         if self._size and run.bytes_done and (left := self._size - run.bytes_done) >= 0:
             parts.append(f"{duration((monotonic() - self._start) * left / run.bytes_done)} left")
         return ", ".join(parts)
@@ -87,9 +90,9 @@ class Watch:
 
 def summary(t: Totals, passes: Passes, calls: Mapping[str, Calls]) -> list[str]:
     """The lines at the end of a run."""
-    lines = []
-    if t.total.drafted:
-        lines.append(acceptance_line(t.total))
+    lines, s = [], t.stats
+    if s.total.drafted:
+        lines.append(acceptance_line(s.total))
     elif t.answered:
         lines.append("speculation: nothing was drafted")
     rates = f" ({t.per_second:.2f} tokens per second)" if t.per_second else ""
@@ -97,24 +100,87 @@ def summary(t: Totals, passes: Passes, calls: Mapping[str, Calls]) -> list[str]:
     rows = ", ".join(
         f"{n} {what}" for n, what in ((t.answered, "answered"), (t.failed, "failed"), (t.skipped, "skipped")) if n
     )
-    lines.append(f"{rows or 'no rows'} in {t.seconds:.2f} s: {t.predicted_n} tokens{rates}{each}")
+    lines.append(f"{rows or 'no rows'} in {t.seconds:.2f} s: {s.predicted_n} tokens{rates}{each}")
     if t.answered:
-        lines.append(f"prompts: {t.prompt_n} tokens decoded, {t.cache_n} taken over from prompts that begin alike")
-    return lines + (table(t, calls) if t.total.drafted else [])
+        lines.append(f"prompts: {s.prompt_n} tokens decoded, {s.cache_n} taken over from prompts that begin alike")
+    return lines + (table(t, calls) if s.total.drafted else [])
 
 
 def table(t: Totals, calls: Mapping[str, Calls]) -> list[str]:
     """A line for each drafter that guessed."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    grid.add_column("drafter")
-    for name in ("drafts", "drafted", "accepted", "rate", "mean len", "seconds"):
-        grid.add_column(name, justify="right")
-    for name, g in t.by_drafter.items():
+    grid = _grid("drafter", "drafts", "drafted", "accepted", "rate", "mean len", "seconds")
+    for name, g in t.stats.by_drafter.items():
         spent = calls[name].begin.seconds + calls[name].draft.seconds
-        rate = "" if g.acceptance_rate is None else f"{g.acceptance_rate:.5f}"
-        row = (name, str(g.drafts), str(g.drafted), str(g.accepted), rate, f"{g.mean_length:.2f}", f"{spent:.2f}")
-        grid.add_row(*row)
-    page = Console(file=io.StringIO(), width=80, color_system=None, force_terminal=False, legacy_windows=False)
+        grid.add_row(name, *_guesses(g), f"{spent:.2f}")
+    return _lines(grid)
+
+
+def conversation_tables(talk: Talk, width: int) -> list[str]:
+    """The last answer beside all of them; then a line for each drafter."""
+    assert talk.last is not None
+    columns = (talk.last.answer.stats, talk.stats)
+    grid = _grid("", "last answer", "all answers")
+    for label, of in _NUMBERS:
+        values = [of(s) for s in columns]
+        grid.add_row(label, *("-" if v is None else f"{v:.2f}" if isinstance(v, float) else str(v) for v in values))
+    each = _grid("drafter", "drafts", "drafted", "accepted", "rate", "mean len", "seconds")
+    for when, stats, spent in (("last", columns[0], talk.last.drafter_s), ("all", columns[1], talk.drafter_s)):
+        for name, g in stats.by_drafter.items():
+            each.add_row(f"{name}, {when}", *_guesses(g), f"{spent[name]:.2f}")
+    return _lines(grid, width) + (["", *_lines(each, width)] if each.row_count else [])
+
+
+def _per_token(part: Callable[[Stats], float]) -> Callable[[Stats], float | None]:
+    """Milliseconds a token, over n - 1."""
+
+    def of(s: Stats) -> float | None:
+        after = s.predicted_n - s.answers
+        return part(s) * 1e3 / after if after > 0 else None
+
+    return of
+
+
+_NUMBERS: tuple[tuple[str, Callable[[Stats], float | None]], ...] = (
+    ("answers", lambda s: s.answers),
+    ("prompt tokens decoded", lambda s: s.prompt_n),
+    ("prompt tokens in memory already", lambda s: s.cache_n),
+    ("prompt tokens a second", lambda s: s.prompt_per_second),
+    ("tokens answered", lambda s: s.predicted_n),
+    ("tokens a second", lambda s: s.predicted_per_second),
+    ("tokens a round", lambda s: s.tokens_per_round),
+    ("acceptance rate", lambda s: s.total.acceptance_rate),
+    ("ms a token", _per_token(lambda s: s.predicted_s)),
+    ("  guessing", _per_token(lambda s: s.draft_s)),
+    ("  target's passes", _per_token(lambda s: s.target_s)),
+    ("  the rest", _per_token(lambda s: s.other_s)),
+)
+
+
+def command_table(rows: Seq[tuple[str, str]], width: int) -> list[str]:
+    """What there is on the left, what it does on the right."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=width >= 80)
+    grid.add_column()
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    return _lines(grid, width)
+
+
+def _guesses(g: Guesses) -> tuple[str, ...]:
+    rate = "" if g.acceptance_rate is None else f"{g.acceptance_rate:.5f}"
+    return str(g.drafts), str(g.drafted), str(g.accepted), rate, f"{g.mean_length:.2f}"
+
+
+def _grid(first: str, *names: str) -> Table:
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    grid.add_column(first)
+    for name in names:
+        grid.add_column(name, justify="right")
+    return grid
+
+
+def _lines(grid: Table, width: int = 80) -> list[str]:
+    page = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False, legacy_windows=False)
     page.print(grid)
     text = page.file.getvalue()  # type: ignore[attr-defined]
     return [line.rstrip() for line in text.splitlines()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence as Seq
+from collections.abc import Callable, Container, Sequence as Seq
 from typing import Any
 
 from spec_cli.contracts import Row
@@ -18,8 +18,9 @@ class Sequence:
     """A prompt and the answer that grows behind it.
 
     id: its place in the memory, once it has one. types, n_max: who may guess, and the longest draft
-    (None: each drafter's own). n_predict: most tokens to sample, negative for no bound. n_ctx:
-    positions that the memory has; the last token may be sampled without one, as nothing is decoded after it.
+    (None: each drafter's own). n_predict: most tokens to sample, negative for no bound. n_ctx: positions
+    that the memory has; the last token may be sampled without one, as nothing is decoded after it. printed:
+    control tokens that are text.
     """
 
     def __init__(
@@ -27,13 +28,14 @@ class Sequence:
         types: tuple[str, ...] = (), n_max: int | None = None,
         stops: Seq[str] = (), special: bool = False, emit: Callable[[str], None] = lambda text: None,
         logprobs: LogProbs | None = None, mark: Callable[[Kind], None] = lambda kind: None,
+        printed: Container[int] = (),
     ) -> None:  # fmt: skip
         self.id, self.tokens, self.n_prompt = -1, prompt[:], len(prompt)
         self.seed, self.types, self.n_max = seed, types, n_max
         self.limit = 0
         self.finish: str | None = None
         self.text = TextStream(stops, emit, mark)
-        self._sampler, self._vocab, self._special = sampler, vocab, special
+        self._sampler, self._vocab, self._special, self._printed = sampler, vocab, special, printed
         self._n_ctx, self._logprobs = n_ctx, logprobs
         self._ends = array("q")  # for each answer token: bytes of text up to and with it
         self._n_predict = n_predict
@@ -73,7 +75,7 @@ class Sequence:
         self.tokens.append(token)
         ended = self._vocab.is_end(token)
         if not ended or self._special:
-            piece = self._vocab.piece(token, self._special)
+            piece = self._vocab.piece(token, self._special or token in self._printed)
             self._ends.append(len(piece) + (self._ends[-1] if self._ends else 0))
             ended = self.text.feed(piece, kind) or ended
         if ended:

@@ -182,8 +182,9 @@ def read_types(text: str) -> tuple[str, ...]:
 
 
 MODEL, CONTEXT, PROMPT, BATCH = "Model", "Context and speed", "Prompt", "Rows"
-SAMPLING, SPECULATION, OUTPUT = "Sampling", "Speculation", "Output"
-GENERATE_ONLY, BATCH_ONLY = ("generate",), ("batch",)
+SAMPLING, SPECULATION, OUTPUT, CONVERSATION = "Sampling", "Speculation", "Output", "Conversation"
+GENERATE_ONLY, BATCH_ONLY, CHAT_ONLY = ("generate",), ("batch",), ("chat",)
+NOT_CHAT, NOT_BATCH = ("generate", "batch"), ("generate", "chat")
 
 
 @dataclass(frozen=True)
@@ -441,19 +442,20 @@ class Settings:
         help="Values of the draft model.",
     )
     prompt: str | None = option(
-        None, "-p", "--prompt", panel=PROMPT, metavar="TEXT", command_line_only=True, commands=GENERATE_ONLY,
-        help="What to answer or continue; standard input is not read then.",
+        None, "-p", "--prompt", panel=PROMPT, metavar="TEXT", command_line_only=True, commands=NOT_BATCH,
+        help="What to answer or continue; standard input is not read then. chat: the first turn.",
     )
     file: str | None = option(
         None, "-f", "--file", panel=PROMPT, metavar="FILE", command_line_only=True,
-        help="Read the prompt (batch: the rows) from a file, '-' for standard input; one final newline is dropped.",
+        help="Read the prompt (batch: the rows, chat: the first turn) from a file, '-' for standard input; one final "
+        "newline is dropped.",
     )
     system_prompt: str | None = option(
         None, "-sys", "--system-prompt", panel=PROMPT, metavar="TEXT", row=(),
         help="System message for the chat template.",
     )
     raw: bool = option(
-        False, "--raw", "-no-cnv", "--no-conversation", panel=PROMPT, row=(),
+        False, "--raw", "-no-cnv", "--no-conversation", panel=PROMPT, row=(), commands=NOT_CHAT,
         help="Continue the text as it is, without the model's chat template.",
     )
     chat_template: str | None = option(
@@ -474,6 +476,10 @@ class Settings:
         choices=("on", "off", "auto"),
         help="Let a template that knows enable_thinking turn it on or off; auto is on.",
     )
+    reasoning_effort: str | None = option(
+        None, "--reasoning-effort", panel=PROMPT, metavar="LEVEL", env="LLAMA_ARG_REASONING_EFFORT", row=(),
+        help="How much a template that knows reasoning_effort lets the model think, such as low, medium, high.",
+    )
     parse_special: bool = option(
         False, "--parse-special", panel=PROMPT, row=(),
         help="Read control-token strings in the user's text as control tokens (--raw always does).",
@@ -481,6 +487,40 @@ class Settings:
     escape: bool = option(
         True, "-e", "--escape", panel=PROMPT, off=("--no-escape",),
         help="Read \\n \\r \\t \\' \\\" \\\\ \\xHH in -p and --stop as escapes; --no-escape turns it off.",
+    )
+    single_turn: bool = option(
+        False, "-st", "--single-turn", panel=CONVERSATION, commands=CHAT_ONLY, command_line_only=True,
+        help="Leave after one answer.",
+    )
+    context_shift: bool = option(
+        False, "--context-shift", panel=CONVERSATION, env="LLAMA_ARG_CONTEXT_SHIFT", off=("--no-context-shift",),
+        commands=CHAT_ONLY,
+        help="When the context is nearly full, drop the oldest turns until half of it is free.",
+    )
+    show_timings: bool = option(
+        True, "--show-timings", panel=CONVERSATION, env="LLAMA_ARG_SHOW_TIMINGS", off=("--no-show-timings",),
+        commands=CHAT_ONLY,
+        help="A line with speed and acceptance after each answer; --no-show-timings leaves it out.",
+    )
+    hide_thinking: bool = option(
+        False, "--hide-thinking", panel=CONVERSATION, commands=CHAT_ONLY,
+        help="Do not show what a model thinks before it answers.",
+    )
+    markdown: bool = option(
+        False, "--markdown", panel=CONVERSATION, commands=CHAT_ONLY,
+        help="On a terminal, show answers as rendered Markdown.",
+    )
+    multiline_input: bool = option(
+        False, "-mli", "--multiline-input", panel=CONVERSATION, commands=CHAT_ONLY,
+        help="Enter adds a line, and sends behind a \\; without it, the other way round.",
+    )
+    vi: bool = option(
+        False, "--vi", panel=CONVERSATION, commands=CHAT_ONLY,
+        help="Vi keys in the input line instead of Emacs's.",
+    )
+    simple_io: bool = option(
+        False, "--simple-io", panel=CONVERSATION, commands=CHAT_ONLY,
+        help="On a terminal, plain lines in and out: no editing, no status line.",
     )
     parallel: int = option(
         -1, "-np", "--parallel", panel=BATCH, metavar="N", env="LLAMA_ARG_N_PARALLEL", commands=BATCH_ONLY,
@@ -699,17 +739,18 @@ class Settings:
     )
     logprobs: int | None = option(
         None, "--logprobs", panel=OUTPUT, metavar="K", low=0, high=MOST_LOGPROBS, row=("n_probs",),
+        commands=NOT_CHAT,
         help="With --json: the log probability of each token, and of the K likeliest at its place.",
     )
     color: str = option(
         "off", "-co", "--color", panel=OUTPUT, metavar="on|off|auto", choices=("on", "off", "auto"),
-        commands=GENERATE_ONLY,
+        commands=NOT_BATCH,
         help="Colour the answer by who guessed it; auto: on a terminal, unless NO_COLOR is set.",
     )
     special: bool = option(False, "-sp", "--special", panel=OUTPUT, row=(), help="Print control tokens.")
     output: Path | None = option(
         None, "-o", "--output", "--output-file", panel=OUTPUT, metavar="FILE", command_line_only=True,
-        help="Write to FILE instead of standard output.",
+        help="Write to FILE instead of standard output; chat writes a transcript there.",
     )
     json: bool = option(
         False, "--json", panel=OUTPUT, command_line_only=True, commands=GENERATE_ONLY, help="Print one JSON object."
@@ -737,6 +778,12 @@ def flags(command: str | None = None) -> dict[str, Flag]:
     """Field name -> flag, in the order of the table: of one command, or all."""
     every = {f.name: f.metadata["flag"] for f in fields(Settings) if "flag" in f.metadata}
     return {name: flag for name, flag in every.items() if not (command and flag.commands) or command in flag.commands}
+
+
+@cache
+def row_fields() -> dict[str, str]:
+    """What a request may set: its names for it -> the field."""
+    return {key: name for name, flag in flags().items() for key in flag.row_keys}
 
 
 @cache

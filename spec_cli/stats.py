@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence as Seq
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from time import perf_counter
 from typing import Protocol
 
@@ -147,8 +147,10 @@ class Guesses:
 
 @dataclass(slots=True)
 class Stats:
-    """One answer. The first round reads the prompt and drafts nothing; `rounds` are those after it."""
+    """One answer, or several. Its first round reads the prompt and drafts nothing; `rounds` are those after it."""
 
+    answers: int = 1
+    """Answers in these numbers that have a token."""
     cache_n: int = 0
     """Prompt tokens that the memory held already."""
     prompt_n: int = 0
@@ -189,6 +191,15 @@ class Stats:
         if len(r.draft):
             self.by_drafter.setdefault(r.draft.source, Guesses()).add(len(r.draft), r.accepted)
 
+    def merge(self, other: Stats) -> None:
+        """The numbers of other answers too."""
+        for name in (f.name for f in fields(self) if f.name not in ("answers", "total", "by_drafter")):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.answers += other.answers if other.predicted_n else 0
+        self.total.merge(other.total)
+        for drafter, guesses in other.by_drafter.items():
+            self.by_drafter.setdefault(drafter, Guesses()).merge(guesses)
+
     @property
     def other_s(self) -> float:
         """Seconds of rounds outside guessing and target passes: sampling, text, printing."""
@@ -197,7 +208,7 @@ class Stats:
     @property
     def tokens_per_round(self) -> float | None:
         """Tokens emitted after the first one, a round."""
-        return (self.predicted_n - 1) / self.rounds if self.rounds else None
+        return (self.predicted_n - self.answers) / self.rounds if self.rounds else None
 
     @property
     def prompt_per_second(self) -> float | None:
@@ -206,13 +217,31 @@ class Stats:
 
     @property
     def predicted_per_second(self) -> float | None:
-        """Tokens a second over n - 1: the first one came with the prompt."""
-        return (self.predicted_n - 1) / self.predicted_s if self.predicted_n > 1 and self.predicted_s else None
+        """Tokens a second over n - 1: an answer's first one comes with its prompt."""
+        after = self.predicted_n - self.answers
+        return after / self.predicted_s if after > 0 and self.predicted_s else None
 
 
 def acceptance_line(g: Guesses) -> str:
     """llama.cpp's documented line (docs/speculative.md)."""
     return f"draft acceptance rate = {g.acceptance_rate or 0:.5f} ({g.accepted:5d} accepted / {g.drafted:5d} generated)"
+
+
+def turn_line(s: Stats, why: str) -> str:
+    """llama-cli's line after an answer, with the acceptance behind it, or why nothing was drafted."""
+    rates = (("Prompt", s.prompt_per_second), ("Generation", s.predicted_per_second))
+    speed = " | ".join(f"{label}: {'-' if rate is None else f'{rate:.1f}'} t/s" for label, rate in rates)
+    return f"[ {speed} ] {acceptance_line(s.total) if s.total.drafted else f'speculation: {why}'}"
+
+
+def is_useless(g: Guesses) -> bool:
+    """Whether many guesses were made and none was right."""
+    return g.drafted > 200 and not g.accepted
+
+
+def useless_line(g: Guesses) -> str:
+    """What to say then."""
+    return f"speculation: none of {g.drafted} guesses was right: this draft does not help this target"
 
 
 def position_line(g: Guesses) -> str:

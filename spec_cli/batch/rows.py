@@ -5,16 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from spec_cli.batch.lines import MOST_BYTES, Line
+from spec_cli.chat.messages import Message, kind, read_messages
 from spec_cli.errors import UsageError
-from spec_cli.settings import flags
+from spec_cli.settings import row_fields
 from spec_cli.values import read
 
-Message = Mapping[str, str]
 NOT_USED = ("model", "user", "metadata", "store")  # of OpenAI's requests; they change no text
 RAW_URL, CHAT_URL = "/v1/completions", "/v1/chat/completions"
 _OWN = ("id", "custom_id", "method", "url", "body", "prompt", "messages", "stream", "n")
@@ -66,7 +65,7 @@ def parse(line: Line, form: str) -> Row:
     except (ValueError, RecursionError) as error:
         raise BadRow(f"not JSON: {error}") from None
     if not isinstance(data, dict):
-        raise BadRow(f"{_kind(data)} where an object with a prompt should be")
+        raise BadRow(f"{kind(data)} where an object with a prompt should be")
     id = data.get("custom_id", data.get("id"))
     try:
         json.dumps(data, ensure_ascii=False).encode()
@@ -85,7 +84,7 @@ def _row(data: dict[str, Any], id: Any) -> Row:
     for name, only in (("stream", False), ("n", 1)):
         if (asked := data.get(name)) is not None and asked is not only:
             raise UsageError(f"{name}: {asked} cannot be done here")
-    known = {key: name for name, flag in flags().items() for key in flag.row_keys}
+    known = row_fields()
     unused = []
     data = _with_logprobs(_with_schema(data))
     for key, value in data.items():
@@ -111,13 +110,13 @@ def _with_schema(data: dict[str, Any]) -> dict[str, Any]:
     data = dict(data)
     form = data.pop("response_format", None)
     if form is not None:
-        kind = form.get("type") if isinstance(form, dict) else None
-        if kind == "json_schema" and isinstance(form.get("json_schema"), dict):
+        asked = form.get("type") if isinstance(form, dict) else None
+        if asked == "json_schema" and isinstance(form.get("json_schema"), dict):
             data["json_schema"] = form["json_schema"].get("schema")
-        elif kind == "json_object":
+        elif asked == "json_object":
             data["json_schema"] = form.get("schema", {})
-        elif kind != "text":
-            raise UsageError(f"response_format: {kind} cannot be done here")
+        elif asked != "text":
+            raise UsageError(f"response_format: {asked} cannot be done here")
     if isinstance(data.get("json_schema"), dict):
         data["json_schema"] = json.dumps(data["json_schema"])
     if data.get("grammar") is not None and data.get("json_schema") is not None:
@@ -157,39 +156,12 @@ def _content(data: dict[str, Any]) -> str | list[Message]:
     if prompt is not None and messages is not None:
         raise UsageError("prompt and messages: one of them, not both")
     if messages is not None:
-        if not isinstance(messages, list) or not messages:
-            raise UsageError(f"messages: {_kind(messages)} where a list of messages should be")
-        return [_message(m, f"messages[{i}]") for i, m in enumerate(messages)]
+        return read_messages(messages)
     if prompt is None:
         raise UsageError("no prompt and no messages")
     if not isinstance(prompt, str):
-        raise UsageError(f"prompt: {_kind(prompt)} where a text should be")
+        raise UsageError(f"prompt: {kind(prompt)} where a text should be")
     return prompt
-
-
-def _message(m: Any, place: str) -> Message:
-    if not isinstance(m, dict):
-        raise UsageError(f"{place}: {_kind(m)} where an object with role and content should be")
-    surplus = [key for key in m if key not in ("role", "content", "name")]
-    if surplus:
-        raise UsageError(f"{place}: {surplus[0]!r} cannot be used")
-    role, content = m.get("role"), m.get("content")
-    if isinstance(content, list):
-        parts = [
-            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content
-        ]
-        if not all(isinstance(part, str) for part in parts):
-            raise UsageError(f"{place}: only parts of type text can be used")
-        content = "".join(map(str, parts))
-    for name, value in (("role", role), ("content", content)):
-        if not isinstance(value, str):
-            raise UsageError(f"{place}: {name} is {_kind(value)} where a text should be")
-    return {**m, "content": str(content)}
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
-    return kinds.get(type(value), "a number")
 
 
 def _finite(text: str) -> float:

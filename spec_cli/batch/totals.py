@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spec_cli.stats import Calls, Guesses, Passes, Stats, by_drafter_json, counters, milliseconds
+from spec_cli.stats import Calls, Passes, Stats, by_drafter_json, counters, milliseconds
 
 
 @dataclass
@@ -19,26 +19,15 @@ class Totals:
     failed: int = 0
     skipped: int = 0
     """Rows that an earlier run had answered."""
-    prompt_n: int = 0
-    """Prompt tokens decoded."""
-    cache_n: int = 0
-    """Prompt tokens that were in memory already: beginnings that rows share."""
-    predicted_n: int = 0
-    """Tokens sampled, end tokens included."""
     finish_reasons: Counter[str] = field(default_factory=Counter)
-    total: Guesses = field(default_factory=Guesses)
-    by_drafter: dict[str, Guesses] = field(default_factory=dict)
+    stats: Stats = field(default_factory=lambda: Stats(answers=0))
+    """The answers' sums; seconds are those of passes that rows shared."""
 
     def add(self, finish_reason: str, s: Stats) -> None:
         """A row that was answered."""
         self.answered += 1
         self.finish_reasons[finish_reason] += 1
-        self.prompt_n += s.prompt_n
-        self.cache_n += s.cache_n
-        self.predicted_n += s.predicted_n
-        self.total.merge(s.total)
-        for name, guesses in s.by_drafter.items():
-            self.by_drafter.setdefault(name, Guesses()).merge(guesses)
+        self.stats.merge(s)
 
     @property
     def done(self) -> int:
@@ -48,17 +37,17 @@ class Totals:
     @property
     def per_second(self) -> float | None:
         """Tokens sampled a second, by all rows together, prompts' time included."""
-        return self.predicted_n / self.seconds if self.predicted_n and self.seconds else None
+        return self.stats.predicted_n / self.seconds if self.stats.predicted_n and self.seconds else None
 
     def as_json(self, passes: Passes, calls: Mapping[str, Calls], n_rows: int) -> dict[str, object]:
         """For --stats. Times of passes and drafters are counted once, however many rows share them."""
-        rate, each = self.per_second, passes.rows / passes.n if passes.n else None
+        s, rate, each = self.stats, self.per_second, passes.rows / passes.n if passes.n else None
         return {
             "rows": {"answered": self.answered, "failed": self.failed, "skipped": self.skipped},
             "seconds": round(self.seconds, 3),
-            "prompt_n": self.prompt_n,
-            "cache_n": self.cache_n,
-            "predicted_n": self.predicted_n,
+            "prompt_n": s.prompt_n,
+            "cache_n": s.cache_n,
+            "predicted_n": s.predicted_n,
             "predicted_per_second": None if rate is None else round(rate, 3),
             "finish_reasons": dict(self.finish_reasons),
             "parallel": n_rows,
@@ -66,6 +55,6 @@ class Totals:
             "rows_per_pass": None if each is None else round(each, 3),
             "draft_ms": milliseconds(passes.draft_s),
             "target_ms": milliseconds(passes.target_s),
-            "speculative": {**counters(self.total), "by_drafter": by_drafter_json(self.by_drafter)},
+            "speculative": {**counters(s.total), "by_drafter": by_drafter_json(s.by_drafter)},
             "drafters_ms": {name: milliseconds(c.begin.seconds + c.draft.seconds) for name, c in calls.items()},
         }

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_cli.chat.template import ChatTemplate, Message
+from spec_cli.chat.messages import Message
+from spec_cli.chat.template import ChatTemplate
 from spec_cli.errors import PromptError, UsageError
 from spec_cli.llama.vocab import Vocab
 from spec_cli.settings import Settings
@@ -34,7 +35,7 @@ class Prompts:
     def tokens(self, content: str | Seq[Message], settings: Settings) -> array[int]:
         """The ids of a text to answer (with `raw` or without a template: to continue), or of a conversation."""
         vocab, system = self._vocab, settings.system_prompt
-        texts = [content] if isinstance(content, str) else [m["content"] for m in content]
+        texts = [content] if isinstance(content, str) else _texts(content)
         n_bytes = sum(len(text.encode()) for text in texts)
         if n_bytes > 16 * self._n_ctx and n_bytes > vocab.longest * self._n_ctx:  # tokenising it would take minutes
             most = f"{self._n_ctx} tokens of context hold (-c/--ctx-size)"
@@ -57,7 +58,9 @@ class Prompts:
 
 def template_values(settings: Settings) -> dict[str, Any]:
     """What the settings tell a template. Raises UsageError for what is no JSON object."""
-    values = {} if settings.reasoning == "auto" else {"enable_thinking": settings.reasoning == "on"}
+    values: dict[str, Any] = {} if settings.reasoning == "auto" else {"enable_thinking": settings.reasoning == "on"}
+    if settings.reasoning_effort not in (None, "default"):
+        values["reasoning_effort"] = settings.reasoning_effort
     if settings.chat_template_kwargs is not None:
         where = settings.origins.get("chat_template_kwargs", "--chat-template-kwargs")
         try:
@@ -85,10 +88,10 @@ def chat_tokens(
     gives other tokens. Otherwise only the stretch between the template's own control tokens that
     holds one is tokenised without them.
     """
-    if parse_special or not any(_has_control(vocab, m["content"]) for m in messages):
+    if parse_special or not any(_has_control(vocab, text) for text in _texts(messages)):
         return plain_tokens(vocab, template.render(messages, values))
-    mark = _unused_character(m["content"] for m in messages)
-    marked = [{**m, "content": _broken(m["content"], vocab.controls, mark)} for m in messages]
+    mark = _unused_character(_texts(messages))
+    marked = [{k: v if k == "role" else _broken(v, vocab.controls, mark) for k, v in m.items()} for m in messages]
     ids = tokens([vocab.bos] if vocab.add_bos else [])
     for text, special in _stretches(template.render(marked, values), vocab.controls, mark):
         ids += vocab.tokenize(text.encode(), add_special=False, parse_special=special)
@@ -101,6 +104,11 @@ def _one_bos(vocab: Vocab, ids: array[int]) -> array[int]:
     """Without the second of two BOS: one was in the text, one was added."""
     doubled = vocab.add_bos and len(ids) > 1 and ids[0] == ids[1] == vocab.bos
     return ids[1:] if doubled else ids
+
+
+def _texts(messages: Seq[Message]) -> list[str]:
+    """What may have been written by anybody."""
+    return [text for m in messages for key, text in m.items() if key != "role"]
 
 
 def _has_control(vocab: Vocab, text: str) -> bool:

@@ -13,11 +13,11 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from spec_cli.chat.messages import Message
 from spec_cli.errors import SpecError, UsageError
 
 MOST_TEXT = 1 << 26  # bytes a template may make; a runaway loop must end
 
-Message = Mapping[str, str]
 # llama.cpp's built-in template of this name (common/chat.cpp)
 NAMED = {
     "chatml": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -41,6 +41,12 @@ class _Refusal(Exception):
 
 def _refuse(message: str) -> NoReturn:
     raise _Refusal(message)
+
+
+def _named_twice(message: Message) -> dict[str, str]:
+    """What was thought, under both names that templates have for it (gpt-oss says thinking)."""
+    thought = message.get("reasoning_content")
+    return {**message, **({} if thought is None else {"thinking": thought})}
 
 
 def _tojson(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
@@ -72,7 +78,7 @@ class ChatTemplate:
         parts, size = [], 0
         known = {**self._known, **(more or {})}
         try:
-            for part in self._template.generate(**{**known, "messages": [dict(m) for m in messages]}):
+            for part in self._template.generate(**{**known, "messages": [_named_twice(m) for m in messages]}):
                 parts.append(part)
                 size += len(part)
                 if size > MOST_TEXT:

@@ -12,6 +12,7 @@ import typer
 from spec_cli import __version__
 from spec_cli.cli.argv import HELP, HELP_ALL, plain
 from spec_cli.cli.batch import batch
+from spec_cli.cli.chat.command import chat
 from spec_cli.cli.generate import generate
 from spec_cli.cli.models import app as models
 from spec_cli.cli.options import PanelCommand, with_options
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": list(HELP)},
 )
-COMMANDS = (generate, batch)
+COMMANDS = (generate, chat, batch)
 app.add_typer(models, name="models")
 NAMES = tuple(command.__name__ for command in COMMANDS)
 for command in COMMANDS:

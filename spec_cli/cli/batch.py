@@ -192,8 +192,8 @@ def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
     for line in summary(totals, passes, calls):
         tell(line)
     if settings.verbose:
-        tell(position_line(totals.total))
-        for line in statistics_lines(totals.by_drafter, calls):
+        tell(position_line(totals.stats.total))
+        for line in statistics_lines(totals.stats.by_drafter, calls):
             tell(line)
     if run.changed:
         tell(f"{_rows(run.changed)} changed since an earlier run, answered again")

@@ -84,9 +84,16 @@ def _ignore(text: str) -> None:
 
 def _report(answer: Answer, engine: Engine, settings: Settings, tell: Callable[[str], None]) -> None:
     """What happened, in llama.cpp's lines."""
-    from spec_cli.stats import acceptance_line, position_line, statistics_lines, timing_lines
+    from spec_cli.stats import (
+        acceptance_line,
+        is_useless,
+        position_line,
+        statistics_lines,
+        timing_lines,
+        useless_line,
+    )  # fmt: skip
 
-    stats, choice = answer.stats, engine.choice
+    stats = answer.stats
     if answer.finish_reason == "context":
         tell(f"the context is full ({engine.target.n_ctx} tokens): the answer ends here (-c/--ctx-size)")
     if stats.total.drafted:
@@ -94,12 +101,12 @@ def _report(answer: Answer, engine: Engine, settings: Settings, tell: Callable[[
         if settings.verbose:
             tell(position_line(stats.total))
     else:
-        tell(f"speculation: {engine.why_nothing_drafted(stats)}")
+        tell(f"speculation: {engine.why_nothing_drafted(answer)}")
     for line in timing_lines(stats):
         tell(line)
     if settings.verbose:
         for line in statistics_lines(stats.by_drafter, engine.drafter.calls):
             tell(line)
-    if choice.types and stats.total.drafted > 200 and not stats.total.accepted:
-        tell(f"speculation: none of {stats.total.drafted} guesses was right: this draft does not help this target")
+    if is_useless(stats.total):
+        tell(useless_line(stats.total))
     tell(f"seed = {answer.seed}")

@@ -53,18 +53,19 @@ def argument(text: str, flag: str, escape: bool) -> str:
     data = text.encode("utf-8", "surrogateescape")
     if escape:
         data = _ESCAPE.sub(lambda m: _PLAIN.get(m[1]) or bytes([int(m[1][1:], 16)]), data)
-    return _utf8(data, flag, UsageError)
+    return utf8(data, flag, UsageError)
 
 
 def _file_text(data: bytes, name: str, kind: type[SpecError]) -> str:
     """File contents without a byte order mark and one final newline."""
     if len(data) > MOST_BYTES:
         raise kind(f"{name}: more than {MOST_BYTES >> 20} MiB are no prompt")
-    text = _utf8(data, name, kind).removeprefix("\ufeff")
+    text = utf8(data, name, kind).removeprefix("\ufeff")
     return text[:-1].removesuffix("\r") if text.endswith("\n") else text
 
 
-def _utf8(data: bytes, name: str, kind: type[SpecError]) -> str:
+def utf8(data: bytes, name: str, kind: type[SpecError]) -> str:
+    """The bytes as text. Raises an error of this kind that names where they are from."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

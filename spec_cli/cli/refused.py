@@ -29,12 +29,12 @@ _WHY = {
         --no-mmproj-offload --mmproj-device -mmdev --image-max-tokens --image-min-tokens --mtmd-batch-max-tokens
         --video-ffmpeg-dir --video-fps --video-timestamp-interval""",
     "set -c and -ngl; without a GPU, memory is asked for": "-fit -fitt -fitc --fit --fit-target --fit-ctx",
-    "it belongs to a conversation": """
-        -cnv --conversation -i --interactive -if --interactive-first -mli --multiline-input -st --single-turn
-        --in-prefix --in-suffix --in-prefix-bos --keep --context-shift --no-context-shift --simple-io""",
+    "spec-cli chat is the conversation, the model's template gives its form": """
+        -cnv --conversation -i --interactive -if --interactive-first --in-prefix --in-suffix --in-prefix-bos""",
+    "--context-shift keeps the system message": "--keep",
     "the answer is printed as the model gives it": """
-        --reasoning-format --reasoning-budget --reasoning-budget-message --reasoning-effort --reasoning-preserve
-        --no-reasoning-preserve --skip-chat-parsing --no-skip-chat-parsing --display-prompt --no-display-prompt""",
+        --reasoning-format --reasoning-budget --reasoning-budget-message --reasoning-preserve --no-reasoning-preserve
+        --skip-chat-parsing --no-skip-chat-parsing --display-prompt --no-display-prompt""",
     "use -v": """
         --log-file --log-colors --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps --log-jsonl
         --no-log-jsonl --log-disable -lv --verbosity --log-verbosity --perf --no-perf --verbose-prompt

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from spec_cli.errors import FileError, Interrupted
 
@@ -23,10 +23,14 @@ def shown(text: str) -> str:
 
 def say(line: str) -> None:
     """One line on standard error. Nobody listening is no error."""
+    control((shown(line) if is_terminal(sys.stderr) else line) + "\n")
+
+
+def control(text: str) -> None:
+    """Text for standard error as it is, control sequences included."""
     with suppress(OSError, ValueError, AttributeError):
-        data = (shown(line) if sys.stderr.isatty() else line).encode("utf-8", "backslashreplace") + b"\n"
         sys.stderr.flush()
-        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stderr.buffer.flush()
 
 
@@ -38,11 +42,27 @@ STYLES = {"plain": "", "accepted": "\x1b[32m", "corrected": "\x1b[33m"}  # by to
 LEGEND = "colours: green for accepted guesses, yellow for corrections, none for tokens that nobody guessed"
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a standard stream is there, and a terminal."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def is_dumb() -> bool:
+    """Whether terminals understand nothing but text."""
+    return os.environ.get("TERM", "dumb") in ("dumb", "unknown", "") and os.name != "nt"
+
+
+def styled(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal that can show colours, and may (NO_COLOR)."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and not is_dumb()
+
+
 def wants_color(asked: str) -> bool:
     """Whether standard output is coloured: on, off, or auto (a terminal that can, and no NO_COLOR)."""
-    if asked == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-    return asked == "on"
+    return styled(sys.stdout) if asked == "auto" else asked == "on"
 
 
 class Output:

@@ -1,0 +1,117 @@
+"""Telling what a model thinks from what it answers.
+
+llama.cpp finds the marks by rendering a template in several ways (common/chat-auto-parser); here they
+are a table, and a model has those that its template names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What stands before and behind what is thought; direct: what an answer without thinking begins with."""
+
+    start: str
+    end: str
+    direct: str = ""
+
+
+KNOWN = (
+    Marks("<think>", "</think>"),  # DeepSeek, Qwen, GLM, SmolLM3, MiniMax, Nemotron and most others
+    Marks("[THINK]", "[/THINK]"),  # Magistral, Ministral
+    Marks("<seed:think>", "</seed:think>"),
+    Marks("<mm:think>", "</mm:think>"),
+    Marks("<|START_THINKING|>", "<|END_THINKING|>"),  # Command
+    Marks("<|channel>thought\n", "<channel|>"),  # Gemma 4
+    Marks("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    Marks(  # gpt-oss
+        "<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"
+    ),
+)
+
+
+def marks_of(template: str) -> Marks | None:
+    """The marks of a model with this template, None where it does not think."""
+    return next((marks for marks in KNOWN if marks.start.strip() in template), None)
+
+
+class Thinking:
+    """Splits an answer as it comes. emit gets each piece of it and whether it was thought.
+
+    inside: the prompt ended with the start mark. Marks are dropped, and the blank space around what is
+    thought. A start mark counts at the beginning of an answer only.
+    """
+
+    def __init__(self, marks: Marks | None, inside: bool, emit: Callable[[str, bool], None]) -> None:
+        self._marks, self._emit = marks, emit
+        self._step = self._answer if marks is None else self._thought if inside else self._begin
+        self._pending = ""
+        self._fresh = True  # nothing of this part was shown yet
+        self.thought = ""
+        self.answer = ""
+
+    def feed(self, text: str) -> None:
+        """The next piece."""
+        self._pending += text
+        while self._step():
+            pass
+
+    def close(self) -> None:
+        """No more comes."""
+        if self._step == self._thought:
+            self._pass_on(self._pending.rstrip(), thought=True)
+        else:
+            self._pass_on(self._pending, thought=False)
+        self._pending = ""
+
+    def _begin(self) -> bool:
+        assert self._marks
+        text = self._pending.lstrip()
+        for mark, then in ((self._marks.start, self._thought), (self._marks.direct, self._answer)):
+            if mark and text.startswith(mark):
+                self._pending, self._step = text[len(mark) :], then
+                return True
+            if mark.startswith(text):  # it may still become one
+                return False
+        self._step = self._answer
+        return True
+
+    def _thought(self) -> bool:
+        assert self._marks
+        end = self._marks.end
+        text = self._pending.lstrip() if self._fresh else self._pending
+        before, found, after = text.partition(end)
+        if found:
+            self._pass_on(before.rstrip(), thought=True)
+            self._pending, self._step, self._fresh = after, self._rest, True
+            return True
+        held = next((n for n in range(min(len(end) - 1, len(text)), 0, -1) if end.startswith(text[-n:])), 0)
+        ready = text[: len(text) - held].rstrip()
+        self._pass_on(ready, thought=True)
+        self._pending = text[len(ready) :]
+        return False
+
+    def _rest(self) -> bool:
+        """The answer after what was thought: without the empty lines between."""
+        self._pending = self._pending.lstrip()
+        if self._pending:
+            self._step = self._answer
+        return bool(self._pending)
+
+    def _answer(self) -> bool:
+        self._pass_on(self._pending, thought=False)
+        self._pending = ""
+        return False
+
+    def _pass_on(self, text: str, thought: bool) -> None:
+        if not text:
+            return
+        self._fresh = False
+        if thought:
+            self.thought += text
+        else:
+            self.answer += text
+        self._emit(text, thought)

@@ -1,0 +1,59 @@
+"""`spec-cli chat`: a conversation."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import Any
+
+from spec_cli.cli.checked import checked
+from spec_cli.cli.prompt import user_text
+from spec_cli.cli.signals import interruptible
+from spec_cli.cli.terminal import LEGEND, quiet, say, wants_color
+from spec_cli.config import resolve
+from spec_cli.errors import Interrupted, UsageError
+from spec_cli.hub import fetched
+
+
+def chat(given: dict[str, Any]) -> None:
+    """Talk with a GGUF model, guessing ahead to be faster; /help lists the commands.
+
+    Without a terminal each line of standard input is a turn. Only answers go to standard output.
+    """
+    settings = resolve(given, os.environ)
+    for name, why in (("raw", "a conversation needs the chat template"), ("logprobs", "only generate prints them")):
+        if name in settings.origins and getattr(settings, name) not in (None, False):
+            raise UsageError(f"{settings.origins[name]}: {why}")
+    first = user_text(settings) if (settings.prompt, settings.file) != (None, None) else None
+    settings = checked(settings)
+    tell = quiet if settings.quiet else say
+    settings = fetched(settings, tell)
+    color = wants_color(settings.color)
+    if color and settings.markdown:
+        raise UsageError("--color and --markdown exclude each other")
+    with ExitStack() as stack:
+        from spec_cli.chat.talk import Talk  # these load numpy, llama.cpp and prompt_toolkit: only now
+        from spec_cli.cli.chat import slash
+        from spec_cli.cli.chat.keyboard import keyboard
+        from spec_cli.cli.chat.screen import Screen
+        from spec_cli.cli.chat.shell import Shell
+        from spec_cli.engine import Engine
+        from spec_cli.llama.abort import Abort
+
+        screen = Screen(settings, color)
+        abort = Abort()
+        with interruptible(abort.set) as received:
+            received.patient = True
+            try:
+                engine = stack.enter_context(Engine(settings, tell, abort, free=True))
+            except Interrupted:
+                raise received.error() from None
+        shell = Shell(Talk(engine, engine.settings), keyboard(settings, slash.words, tell), screen, tell)
+        if color:
+            tell(LEGEND)
+        if settings.markdown and not screen.renders:
+            tell("--markdown: standard output is no terminal that can show it: answers are printed as they are")
+        if not shell.keyboard.piped:
+            tell(f"{engine.name}, {engine.target.n_ctx} tokens of context")
+            tell("/help lists the commands, Ctrl-D leaves")
+        shell.run(first)

@@ -1,0 +1,91 @@
+"""Answers as they are made: the text on standard output, what was thought on standard error."""
+
+from __future__ import annotations
+
+import sys
+
+from spec_cli.cli.chat.status import Status
+from spec_cli.cli.signals import Received
+from spec_cli.cli.terminal import STYLES, Output, control, is_dumb, is_terminal, say, shown, styled
+from spec_cli.scheduler import Job
+from spec_cli.settings import Settings
+from spec_cli.tokens import Kind
+
+
+class Screen:
+    """Shows one answer after the other. color: whether accepted guesses and corrections have colours.
+
+    A terminal gets a status line, and rendered Markdown if `--markdown` asks for it.
+    """
+
+    def __init__(self, settings: Settings, color: bool) -> None:
+        self.color = color
+        self._output = Output(None)
+        self._thoughts = not (settings.hide_thinking or settings.quiet)
+        out, plain = is_terminal(sys.stdout), settings.simple_io or is_dumb()
+        draws = is_terminal(sys.stderr) and not (plain or settings.quiet)
+        self._status = Status(beside=not out) if draws else None
+        self._markdown = None
+        if settings.markdown and out and not plain:
+            from spec_cli.cli.chat.markdown import MarkdownView
+
+            self._markdown, self._status = MarkdownView(), None
+        self._dim, self._plain = ("\x1b[2m", "\x1b[0m") if styled(sys.stderr) else ("", "")
+        self._style = ""
+        self._thinks = False
+        self.received = Received()
+
+    @property
+    def renders(self) -> bool:
+        """Whether answers are shown as Markdown."""
+        return self._markdown is not None
+
+    def begin(self) -> None:
+        """An answer comes. The cursor is at the beginning of a line."""
+        if self._status:
+            self._status.begin()
+        self._thinks = False
+
+    def mark(self, kind: Kind) -> None:
+        """Who made the tokens of the next piece."""
+        self._style = STYLES[kind] if self.color else ""
+
+    def write(self, text: str, thought: bool) -> None:
+        """A piece of the answer, or of what the model thinks."""
+        self.received.patient = False
+        if thought != self._thinks:
+            self._turn(thought)
+        if thought:
+            if self._thoughts:
+                control(f"{self._dim}{shown(text)}{self._plain}")
+        elif self._markdown:
+            self._markdown.write(text)
+        else:
+            self._output.write(text, self._style)
+        if self._status and text.endswith("\n"):
+            self._status.line_break()
+        self.received.patient = True
+
+    def watch(self, job: Job) -> None:
+        """After each pass."""
+        if self._markdown:
+            self._markdown.watch(job)
+        elif self._status:
+            self._status.draw(job)
+
+    def end(self) -> None:
+        """The answer is complete, or was interrupted."""
+        if self._thinks:
+            self._turn(False)
+        if self._markdown:
+            self._markdown.end()
+        else:
+            self._output.end_line()
+        if self._status:
+            self._status.end()
+
+    def _turn(self, thought: bool) -> None:
+        """From the answer to what is thought, or back: llama-cli's words for it."""
+        self._thinks = thought
+        if self._thoughts:
+            say("[Start thinking]" if thought else "\n[End thinking]\n")

@@ -1,0 +1,194 @@
+"""The conversation as a person or a script has it: turns in, answers out, commands between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spec_cli.chat.talk import Listener, Reply, Talk
+from spec_cli.cli.chat import slash
+from spec_cli.cli.chat.keyboard import Keyboard, is_command, silent
+from spec_cli.cli.chat.screen import Screen
+from spec_cli.cli.chat.transcript import Transcript
+from spec_cli.cli.signals import interruptible
+from spec_cli.cli.terminal import LEGEND, is_terminal, say
+from spec_cli.errors import FileError, PromptError, UsageError
+from spec_cli.stats import is_useless, position_line, statistics_lines, timing_lines, turn_line, useless_line
+
+MOST_ECHO = 500  # characters of -p that are shown, as in llama-cli
+
+
+class Shell:
+    """One conversation from its first turn to its last. tell: for what a person should know, unless `-q`."""
+
+    def __init__(self, talk: Talk, keyboard: Keyboard, screen: Screen, tell: Callable[[str], None]) -> None:
+        self.talk, self.keyboard, self.screen, self.tell = talk, keyboard, screen, tell
+        self.transcript = Transcript(talk.settings.output)
+        self.pending = ""
+        """Texts of files that go before the next message."""
+        self.offered: str | None = None
+        """The message that comes back for editing."""
+        self.own_files: set[Path] = set()
+        """Files that this conversation was saved to or loaded from."""
+        self.done = False
+        self._warned = False
+
+    @property
+    def width(self) -> int:
+        """Columns for tables."""
+        try:
+            return os.get_terminal_size(sys.stderr.fileno()).columns
+        except (OSError, ValueError, AttributeError):
+            return 80
+
+    def run(self, first: str | None) -> None:
+        """Turn after turn until the end of the input, `/exit`, or with `-st` one answer."""
+        warned = False
+        while not self.done:
+            edited, self.offered = self.offered is not None, self.offered or ""
+            try:
+                if first is not None:
+                    text, first = first, None
+                    self._echo(text)
+                else:
+                    text = self._read()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                if warned:
+                    break
+                warned = True
+                self.tell("(Ctrl-C again leaves, and so does Ctrl-D)")
+                continue
+            except UsageError as error:
+                say(f"error: {error}")
+                continue
+            finally:
+                self.offered = None
+            warned = False
+            try:
+                self._take(text, edited)
+            except (UsageError, FileError, PromptError) as error:
+                if self.talk.settings.single_turn:
+                    raise
+                self._refused(error)
+        if self.pending:
+            self.tell("no message followed: what was read from files is not sent")
+
+    def _read(self) -> str:
+        if not self.keyboard.piped:
+            self.tell("")
+            return self.keyboard.read(self.offered or "")
+        with interruptible(lambda: None):  # a signal ends the wait
+            return self.keyboard.read()
+
+    def _echo(self, text: str) -> None:
+        """The first turn of -p, as if it had been typed."""
+        if not self.keyboard.piped:
+            self.tell(f"\n> {text if len(text) <= MOST_ECHO else f'{text[:MOST_ECHO]} ... (truncated)'}")
+
+    def _take(self, text: str, edited: bool) -> None:
+        if is_command(text) and not edited:
+            slash.run(self, text)
+        elif edited:
+            self.ask_instead(text)
+        elif text:
+            self.ask(text)
+
+    def _refused(self, error: UsageError | FileError | PromptError) -> None:
+        way = ""
+        if isinstance(error, PromptError):
+            way = ": /clear starts anew, /undo takes back a turn"
+            way += "" if self.talk.settings.context_shift else ", --context-shift drops the oldest ones"
+        say(f"error: {error}{way}")
+
+    def ask(self, text: str) -> None:
+        """A message, behind the files that were read for it."""
+        whole = self.pending + text
+        reply = self.answer(lambda listener: self.talk.ask(whole, listener), whole)
+        self.pending = "" if reply.kept else self.pending
+
+    def ask_instead(self, text: str) -> None:
+        """A message in the place of the last one."""
+        before = self.talk.conversation.messages[:]
+        self.talk.conversation.undo()
+        kept = False
+        try:
+            if text:
+                kept = self.answer(lambda listener: self.talk.ask(text, listener), text).kept
+        finally:
+            if not kept:
+                self.talk.conversation.messages = before
+                self.tell("the last message stays as it was")
+
+    def answer(self, how: Callable[[Listener], Reply], question: str | None = None) -> Reply:
+        """Let the model answer, and tell how that went. question: for the transcript, where it is new."""
+        abort = self.talk.engine.abort
+        abort.clear()
+        with interruptible(abort.set) as received:
+            self.screen.received = received
+            received.patient = True
+            with silent():
+                self.screen.begin()
+                try:
+                    reply = how(self.screen)
+                finally:
+                    received.patient = False
+                    self.screen.end()
+            self.transcript.add(reply, question)
+        self._report(reply)
+        interrupted = reply.answer.finish_reason == "interrupted"
+        if interrupted and (self.keyboard.piped or received.signal != signal.SIGINT):
+            raise received.error()
+        self.done = self.done or self.talk.settings.single_turn
+        return reply
+
+    def _report(self, reply: Reply) -> None:
+        """What happened, in one line, and what a person should know besides."""
+        answer, engine, settings = reply.answer, self.talk.engine, self.talk.settings
+        if not reply.kept:
+            self.tell("interrupted before the first word: nothing is kept of this turn")
+            return
+        if reply.dropped:
+            turns = "1 turn" if reply.dropped == 1 else f"{reply.dropped} turns"
+            self.tell(f"context shift: the oldest {turns} dropped")
+        if answer.finish_reason == "context":
+            used = f"{answer.n_prompt} tokens of conversation and {answer.stats.predicted_n} of answer"
+            ways = "the next turn drops the oldest" if settings.context_shift else "/clear starts anew"
+            self.tell(f"the context is full ({used}, {engine.target.n_ctx} in all): the answer ends here; {ways}")
+        if settings.show_timings:
+            why = "" if answer.stats.total.drafted else engine.why_nothing_drafted(answer)
+            line = turn_line(answer.stats, why)
+            narrow = is_terminal(sys.stderr) and len(line) >= self.width
+            self.tell(line.replace(" ] ", " ]\n") if narrow else line)
+        if settings.verbose:
+            self._details(reply)
+        if not self._warned and is_useless(self.talk.stats.total):
+            self._warned = True
+            self.tell(useless_line(self.talk.stats.total))
+
+    def _details(self, reply: Reply) -> None:
+        stats = reply.answer.stats
+        lines = timing_lines(stats) + ([position_line(stats.total)] if stats.total.drafted else [])
+        for line in [*lines, *statistics_lines(self.talk.stats.by_drafter, self.talk.engine.drafter.calls)]:
+            self.tell(line)
+        self.tell(f"seed = {reply.answer.seed}")
+
+    def change(self, values: dict[str, Any]) -> None:
+        """Other settings from now on. Raises UsageError, with nothing changed, for what this run cannot do."""
+        origins = {**self.talk.settings.origins, **dict.fromkeys(values, "/set")}
+        settings = replace(self.talk.settings, **values, origins=origins)
+        self.talk.engine.check(settings)
+        self.talk.settings = settings
+
+    def color(self, on: bool) -> None:
+        """Colour the next answers, or not."""
+        if on and self.screen.renders:
+            raise UsageError("/color: --markdown renders the answer, its tokens have no colours then")
+        self.screen.color = on
+        self.tell(LEGEND if on else "colours: off")
