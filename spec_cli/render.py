@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Mapping, Sequence as Seq
 from time import monotonic
 
@@ -108,26 +109,32 @@ def summary(t: Totals, passes: Passes, calls: Mapping[str, Calls]) -> list[str]:
 
 def table(t: Totals, calls: Mapping[str, Calls]) -> list[str]:
     """A line for each drafter that guessed."""
-    grid = _grid("drafter", "drafts", "drafted", "accepted", "rate", "mean len", "seconds")
+    grid = _grid("drafter", *_GUESSES, "seconds")
     for name, g in t.stats.by_drafter.items():
         spent = calls[name].begin.seconds + calls[name].draft.seconds
         grid.add_row(name, *_guesses(g), f"{spent:.2f}")
     return _lines(grid)
 
 
-def conversation_tables(talk: Talk, width: int) -> list[str]:
-    """The last answer beside all of them; then a line for each drafter."""
+def conversation_table(talk: Talk, width: int) -> list[str]:
+    """The last answer beside all of them; then each drafter's part."""
     assert talk.last is not None
-    columns = (talk.last.answer.stats, talk.stats)
-    grid = _grid("", "last answer", "all answers")
+    last, every = talk.last.answer.stats, talk.stats
+    grid = _grid("", "last", "all")
     for label, of in _NUMBERS:
-        values = [of(s) for s in columns]
-        grid.add_row(label, *("-" if v is None else f"{v:.2f}" if isinstance(v, float) else str(v) for v in values))
-    each = _grid("drafter", "drafts", "drafted", "accepted", "rate", "mean len", "seconds")
-    for when, stats, spent in (("last", columns[0], talk.last.drafter_s), ("all", columns[1], talk.drafter_s)):
-        for name, g in stats.by_drafter.items():
-            each.add_row(f"{name}, {when}", *_guesses(g), f"{spent[name]:.2f}")
-    return _lines(grid, width) + (["", *_lines(each, width)] if each.row_count else [])
+        grid.add_row(label, _number(of(last)), _number(of(every)))
+    for name, guesses in every.by_drafter.items():
+        columns = _guesses(last.by_drafter.get(name, Guesses())), _guesses(guesses)
+        grid.add_section()
+        grid.add_row(name)
+        for label, *values in zip(_GUESSES, *columns, strict=True):
+            grid.add_row(f"  {label}", *values)
+        grid.add_row("  ms", *(f"{spent[name] * 1e3:.2f}" for spent in (talk.last.drafter_s, talk.drafter_s)))
+    return _lines(grid, width)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def _per_token(part: Callable[[Stats], float]) -> Callable[[Stats], float | None]:
@@ -142,11 +149,11 @@ def _per_token(part: Callable[[Stats], float]) -> Callable[[Stats], float | None
 
 _NUMBERS: tuple[tuple[str, Callable[[Stats], float | None]], ...] = (
     ("answers", lambda s: s.answers),
-    ("prompt tokens decoded", lambda s: s.prompt_n),
-    ("prompt tokens in memory already", lambda s: s.cache_n),
-    ("prompt tokens a second", lambda s: s.prompt_per_second),
-    ("tokens answered", lambda s: s.predicted_n),
-    ("tokens a second", lambda s: s.predicted_per_second),
+    ("prompt, decoded", lambda s: s.prompt_n),
+    ("prompt, in memory", lambda s: s.cache_n),
+    ("prompt t/s", lambda s: s.prompt_per_second),
+    ("tokens", lambda s: s.predicted_n),
+    ("t/s", lambda s: s.predicted_per_second),
     ("tokens a round", lambda s: s.tokens_per_round),
     ("acceptance rate", lambda s: s.total.acceptance_rate),
     ("ms a token", _per_token(lambda s: s.predicted_s)),
@@ -157,13 +164,17 @@ _NUMBERS: tuple[tuple[str, Callable[[Stats], float | None]], ...] = (
 
 
 def command_table(rows: Seq[tuple[str, str]], width: int) -> list[str]:
-    """What there is on the left, what it does on the right."""
+    """What there is on the left, what it does on the right, or below where there is no room."""
+    if width < 72:
+        indented = [textwrap.wrap(what, width - 1, initial_indent="  ", subsequent_indent="  ") for _, what in rows]
+        return [line for (name, _), what in zip(rows, indented, strict=True) for line in (name, *what)]
     grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=width >= 80)
-    grid.add_column()
     for row in rows:
         grid.add_row(*map(Text, row))
     return _lines(grid, width)
+
+
+_GUESSES = ("drafts", "drafted", "accepted", "rate", "mean len")
 
 
 def _guesses(g: Guesses) -> tuple[str, ...]:

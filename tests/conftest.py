@@ -14,6 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads starve o
 
 import pytest
 import tiny
+from pairs import Pair, write_pairs
 from shared import SHARED
 
 from spec_cli.config import demo_model
@@ -37,6 +38,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny.mamba(folder / "mamba.gguf")
     tiny.mamba(folder / "hybrid.gguf", hybrid=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
+    """Targets with heads: see `pairs.write_pairs`."""
+    return write_pairs(tmp_path_factory.mktemp("heads"))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,21 @@ def shown(text: str) -> str:
 def say(line: str) -> None:
     """One line on standard error. Nobody listening is no error."""
     control((shown(line) if is_terminal(sys.stderr) else line) + "\n")
+
+
+def say_wrapped(line: str) -> None:
+    """The same, between words on a terminal that is narrower than the line."""
+    if is_terminal(sys.stderr):
+        line = "\n".join("\n".join(textwrap.wrap(part, width() - 1)) for part in line.split("\n"))
+    say(line)
+
+
+def width() -> int:
+    """Columns of the terminal at standard error, else 80."""
+    try:
+        return max(10, os.get_terminal_size(sys.stderr.fileno()).columns)
+    except (OSError, ValueError, AttributeError):
+        return 80
 
 
 def control(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from spec_cli.cli.checked import checked
 from spec_cli.cli.prompt import user_text
 from spec_cli.cli.signals import interruptible
-from spec_cli.cli.terminal import LEGEND, quiet, say, wants_color
+from spec_cli.cli.terminal import LEGEND, quiet, say_wrapped, wants_color
 from spec_cli.config import resolve
 from spec_cli.errors import Interrupted, UsageError
 from spec_cli.hub import fetched
@@ -26,7 +26,7 @@ def chat(given: dict[str, Any]) -> None:
             raise UsageError(f"{settings.origins[name]}: {why}")
     first = user_text(settings) if (settings.prompt, settings.file) != (None, None) else None
     settings = checked(settings)
-    tell = quiet if settings.quiet else say
+    tell = quiet if settings.quiet else say_wrapped
     settings = fetched(settings, tell)
     color = wants_color(settings.color)
     if color and settings.markdown:

@@ -37,8 +37,8 @@ class MarkdownView:
         self._console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
         self._parser = MarkdownIt().enable("table")
         self._live: Live | None = None
-        self._text, self._status = "", ""
-        self._shown = 0.0
+        self._text, self._shown = "", 0.0
+        self._below = False  # whether a block of this answer stands above
 
     def write(self, text: str) -> None:
         """A piece of the answer."""
@@ -49,7 +49,7 @@ class MarkdownView:
         now = monotonic()
         if now - self._shown < REFRESH:
             return
-        self._shown, self._status = now, status(job, self._console.width)
+        self._shown = now
         if self._live is None:
             self._live = Live(
                 console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
@@ -58,8 +58,9 @@ class MarkdownView:
         if settled := self._settled():
             self._print(self._text[:settled])
             self._text = self._text[settled:]
-        line = Text(self._status, style="dim", no_wrap=True, overflow="crop")
-        self._live.update(Group(_Tail(_markdown(self._text)), line), refresh=True)
+        line = Text(status(job, self._console.width), style="dim", no_wrap=True, overflow="crop")
+        gap = [Text("")] if self._below else []
+        self._live.update(Group(*gap, _Tail(_markdown(self._text)), line), refresh=True)
 
     def end(self) -> None:
         """Print the rest."""
@@ -69,7 +70,7 @@ class MarkdownView:
             self._live = None
         if self._text.strip():
             self._print(self._text)
-        self._text = ""
+        self._text, self._below = "", False
 
     def _settled(self) -> int:
         """Characters before the last block."""
@@ -77,7 +78,10 @@ class MarkdownView:
         return sum(map(len, self._text.splitlines(keepends=True)[: blocks[-1]])) if blocks else 0
 
     def _print(self, text: str) -> None:
+        if self._below:
+            self._console.print()
         self._console.print(_markdown(text))
+        self._below = True
 
 
 def _markdown(text: str) -> Markdown:

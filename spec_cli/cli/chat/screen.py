@@ -6,7 +6,7 @@ import sys
 
 from spec_cli.cli.chat.status import Status
 from spec_cli.cli.signals import Received
-from spec_cli.cli.terminal import STYLES, Output, control, is_dumb, is_terminal, say, shown, styled
+from spec_cli.cli.terminal import STYLES, Output, control, is_dumb, is_terminal, shown, styled
 from spec_cli.scheduler import Job
 from spec_cli.settings import Settings
 from spec_cli.tokens import Kind
@@ -55,16 +55,24 @@ class Screen:
         self.received.patient = False
         if thought != self._thinks:
             self._turn(thought)
-        if thought:
-            if self._thoughts:
-                control(f"{self._dim}{shown(text)}{self._plain}")
-        elif self._markdown:
+        if not thought:
+            self._answer(text)
+        elif self._thoughts:
+            control(f"{self._dim}{shown(text)}{self._plain}")
+            self._wrote(text)
+        self.received.patient = True
+
+    def _answer(self, text: str) -> None:
+        if self._markdown:
             self._markdown.write(text)
         else:
             self._output.write(text, self._style)
-        if self._status and text.endswith("\n"):
-            self._status.line_break()
-        self.received.patient = True
+            if self._status and not self._status.beside:
+                self._wrote(text)
+
+    def _wrote(self, text: str) -> None:
+        if self._status:
+            self._status.wrote(shown(text))
 
     def watch(self, job: Job) -> None:
         """After each pass."""
@@ -87,5 +95,10 @@ class Screen:
     def _turn(self, thought: bool) -> None:
         """From the answer to what is thought, or back: llama-cli's words for it."""
         self._thinks = thought
-        if self._thoughts:
-            say("[Start thinking]" if thought else "\n[End thinking]\n")
+        if not self._thoughts:
+            return
+        if self._status and self._status.beside:  # what is thought goes where the line was
+            self._status.end()
+        words = "[Start thinking]\n" if thought else "\n[End thinking]\n\n"
+        control(words)
+        self._wrote(words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from spec_cli.cli.chat.keyboard import Keyboard, is_command, silent
 from spec_cli.cli.chat.screen import Screen
 from spec_cli.cli.chat.transcript import Transcript
 from spec_cli.cli.signals import interruptible
-from spec_cli.cli.terminal import LEGEND, is_terminal, say
+from spec_cli.cli.terminal import LEGEND, is_terminal, say_wrapped, width
 from spec_cli.errors import FileError, PromptError, UsageError
 from spec_cli.stats import is_useless, position_line, statistics_lines, timing_lines, turn_line, useless_line
 
@@ -38,14 +37,6 @@ class Shell:
         self.done = False
         self._warned = False
 
-    @property
-    def width(self) -> int:
-        """Columns for tables."""
-        try:
-            return os.get_terminal_size(sys.stderr.fileno()).columns
-        except (OSError, ValueError, AttributeError):
-            return 80
-
     def run(self, first: str | None) -> None:
         """Turn after turn until the end of the input, `/exit`, or with `-st` one answer."""
         warned = False
@@ -66,7 +57,7 @@ class Shell:
                 self.tell("(Ctrl-C again leaves, and so does Ctrl-D)")
                 continue
             except UsageError as error:
-                say(f"error: {error}")
+                say_wrapped(f"error: {error}")
                 continue
             finally:
                 self.offered = None
@@ -105,7 +96,7 @@ class Shell:
         if isinstance(error, PromptError):
             way = ": /clear starts anew, /undo takes back a turn"
             way += "" if self.talk.settings.context_shift else ", --context-shift drops the oldest ones"
-        say(f"error: {error}{way}")
+        say_wrapped(f"error: {error}{way}")
 
     def ask(self, text: str) -> None:
         """A message, behind the files that were read for it."""
@@ -157,6 +148,8 @@ class Shell:
         if reply.dropped:
             turns = "1 turn" if reply.dropped == 1 else f"{reply.dropped} turns"
             self.tell(f"context shift: the oldest {turns} dropped")
+        if reply.thought and not reply.text and answer.finish_reason == "length":
+            self.tell(f"the answer ends amid its thinking, after {answer.stats.predicted_n} tokens (-n/--predict)")
         if answer.finish_reason == "context":
             used = f"{answer.n_prompt} tokens of conversation and {answer.stats.predicted_n} of answer"
             ways = "the next turn drops the oldest" if settings.context_shift else "/clear starts anew"
@@ -164,7 +157,7 @@ class Shell:
         if settings.show_timings:
             why = "" if answer.stats.total.drafted else engine.why_nothing_drafted(answer)
             line = turn_line(answer.stats, why)
-            narrow = is_terminal(sys.stderr) and len(line) >= self.width
+            narrow = is_terminal(sys.stderr) and len(line) >= width()
             self.tell(line.replace(" ] ", " ]\n") if narrow else line)
         if settings.verbose:
             self._details(reply)

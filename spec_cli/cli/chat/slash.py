@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spec_cli.chat.conversation import Conversation
 from spec_cli.cli.prompt import argument, file_text
+from spec_cli.cli.terminal import width
 from spec_cli.drafters.table import BUILT
 from spec_cli.errors import FileError, UsageError
 from spec_cli.settings import Settings, flags, row_fields
@@ -202,11 +203,11 @@ def _spec(shell: Shell, rest: str) -> None:
 
 
 def _stats(shell: Shell, rest: str) -> None:
-    from spec_cli.render import conversation_tables
+    from spec_cli.render import conversation_table
 
     if shell.talk.last is None:
         raise UsageError("/stats: there is no answer yet")
-    for line in conversation_tables(shell.talk, shell.width):
+    for line in conversation_table(shell.talk, width()):
         shell.tell(line)
 
 
@@ -251,7 +252,7 @@ def _help(shell: Shell, rest: str) -> None:
     from spec_cli.render import command_table
 
     rows = [(f"{name} {command.argument}".rstrip(), command.help) for name, command in COMMANDS.items()]
-    for line in command_table(rows, shell.width):
+    for line in command_table(rows, width()):
         shell.tell(line)
 
 

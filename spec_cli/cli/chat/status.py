@@ -6,6 +6,8 @@ import os
 import sys
 from time import monotonic
 
+from prompt_toolkit.utils import get_cwidth
+
 from spec_cli.cli.terminal import control, styled
 from spec_cli.scheduler import Job
 
@@ -24,7 +26,7 @@ def status(job: Job, width: int) -> str:
         parts += [] if speed is None else [f"{speed:.1f} t/s"]
         parts += [] if rate is None else [f"acceptance {rate:.3f}"]
         parts += [] if each is None else [f"{each:.2f} a round"]
-        parts += ["no drafts"] if not t.types else [] if t.n_max is None else [f"n_max {t.n_max}"]
+        parts += [f"n_max {t.limit}"] if t.limit else []
     while len(parts) > 1 and len("  ".join(parts)) >= width:
         parts.pop()
     return "  ".join(parts)[: width - 1]
@@ -34,50 +36,69 @@ class Status:
     """Keeps the last line of the screen for itself while text streams above it, as apt's progress bar does.
 
     The terminal scrolls only the lines above, so the text is the terminal's own: wrapped by it, and in
-    its history. Where the size changes, the line waits for the text's next line break: only there is
-    it certain where the cursor is. beside: standard output is no terminal, and the line has its own.
+    its history. To draw, the cursor leaves and comes back; terminals (tmux is one) then forget that a
+    full line is about to wrap, and the next character would overwrite its last one. So nothing is drawn
+    where the cursor may be there. beside: standard output is no terminal, and the line has its own.
     """
 
     def __init__(self, beside: bool) -> None:
-        self._beside = beside
+        self.beside = beside
         self._size = os.terminal_size((0, 0))
         self._ready = False
+        self._line = ""  # the text since the last line break
         self._drawn = 0.0
         self._on, self._off = ("\x1b[2m", "\x1b[0m") if styled(sys.stderr) else ("", "")
 
     def begin(self) -> None:
         """The cursor is at the beginning of a line: make room below it."""
-        self._size = _size()
-        self._ready = self._beside or (self._size.lines > 3 and self._size.columns > 1)
-        if self._ready and not self._beside:
+        self._line, self._size = "", _size()
+        self._ready = self.beside or (self._size.lines > 3 and self._size.columns > 1)
+        if self._ready and not self.beside:
             margins = f"\x1b[1;{self._size.lines - 1}r"
-            control(f"\n\x1b[A{SAVE}{margins}{RESTORE}")
+            control(f"\n\x1b[A\x1b[J{SAVE}{margins}{RESTORE}")
 
-    def line_break(self) -> None:
-        """The text has begun a new line."""
-        if not self._ready:
+    def wrote(self, text: str) -> None:
+        """The terminal got this text."""
+        self._line = (self._line + text).rpartition("\n")[2]
+        if not self._line and not self._ready:
             self.begin()
 
     def draw(self, job: Job) -> None:
         """Show where the answer is, now and then."""
-        now = monotonic()
-        if now - self._drawn < REFRESH:
+        if monotonic() - self._drawn < REFRESH:
             return
-        self._drawn = now
         if self._ready and _size() != self._size:
-            self.end()
-        if not self._ready:
-            return
-        text = f"{self._on}{status(job, self._size.columns)}{self._off}"
-        control(f"\r{text}\x1b[K" if self._beside else f"{SAVE}\x1b[{self._size.lines};1H{text}\x1b[K{RESTORE}")
+            self._resized()
+        if self._ready and _column(self._line, self._size.columns) is not None:
+            self._drawn = monotonic()
+            text = f"{self._on}{status(job, self._size.columns)}{self._off}"
+            control(f"\r{text}\x1b[K" if self.beside else f"{SAVE}\x1b[{self._size.lines};1H{text}\x1b[K{RESTORE}")
+
+    def _resized(self) -> None:
+        """Let go of the old last line, wherever it is now. Only at a line break is the cursor's place certain again."""
+        self._ready, before, self._size = False, self._size, _size()
+        certain = all(_column(self._line, size.columns) is not None for size in (before, self._size))
+        control(f"{SAVE}{WHOLE_SCREEN}{RESTORE}" + ("\x1b[J" if certain else ""))
 
     def end(self) -> None:
-        """Take the line away and give the whole screen back."""
-        if not self._ready:
-            return
-        self._ready = False
-        last = _size().lines
-        control("\r\x1b[K" if self._beside else f"{SAVE}{WHOLE_SCREEN}\x1b[{last};1H\x1b[2K{RESTORE}")
+        """Take the line away and give the whole screen back. The cursor is at the beginning of a line."""
+        if self._ready:
+            self._ready = False
+            control("\r\x1b[K" if self.beside else f"{SAVE}{WHOLE_SCREEN}{RESTORE}\x1b[J")
+
+
+def _column(line: str, width: int) -> int | None:
+    """Where the cursor is after this text; None at the edge, or where terminals may disagree."""
+    column = 0
+    for c in line:
+        n = get_cwidth(c)
+        if c == "\t":
+            column = min(column // 8 * 8 + 8, width - 1)
+            continue
+        if n not in (1, 2) or 0x2190 <= ord(c) < 0x2E80 or ord(c) >= 0x1F000:  # combining, symbols, emoji
+            return None
+        column = n if column + n > width else column + n
+    return column if column < width else None
 
 
 def _size() -> os.terminal_size:
