@@ -30,7 +30,8 @@ def say(line: str) -> None:
 def say_wrapped(line: str) -> None:
     """The same, between words on a terminal that is narrower than the line."""
     if is_terminal(sys.stderr):
-        line = "\n".join("\n".join(textwrap.wrap(part, width() - 1)) for part in line.split("\n"))
+        fold = textwrap.TextWrapper(width() - 1, break_on_hyphens=False, break_long_words=False)
+        line = "\n".join(fold.fill(part) for part in line.split("\n"))
     say(line)
 
 

@@ -1,0 +1,441 @@
+"""`spec-cli chat` in a pseudo-terminal, as a person has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from conftest import cli
+from terminal import Terminal
+
+from spec_cli.chat.prompt import Prompts
+from spec_cli.engine import Engine
+from spec_cli.settings import Settings
+
+TEMPLATE = "{% for m in messages %}{{ m.content }}.{% endfor %}{{ messages[-1].content[-1] }}"
+CLOCK = ("--chat-template", TEMPLATE, "--temp", 0, "-n", 6)
+# -ub 32: ggml computes attention for 64 tokens and more of a pass by another kernel, with another rounding
+SEEDED = (
+    "--seed", 7, "-n", 24, "-ub", 32, "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", 2,
+    "--spec-ngram-simple-size-m", 4,
+)  # fmt: skip
+SGR = re.compile(rb"\x1b\[[0-9;]*m")
+
+
+def messages(path: Path) -> list[dict[str, str]]:
+    return list(json.loads(path.read_text("utf-8"))["messages"])
+
+
+def stat(shown: str, label: str) -> list[str]:
+    """The two numbers of a line of /stats."""
+    return next(line.split()[-2:] for line in shown.splitlines() if line.strip().startswith(label))
+
+
+@pytest.fixture(scope="module")
+def session(smol: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One conversation with SmolLM2, step by step: what was shown, and what /save wrote."""
+    home = tmp_path_factory.mktemp("home")
+    got: dict[str, Any] = {"home": home}
+    with Terminal(smol, *SEEDED, home=home).start() as t:
+
+        def saved(name: str) -> list[dict[str, str]]:
+            assert "saved to" in t.enter(f"/save {home / name}.json")
+            return messages(home / f"{name}.json")
+
+        t.enter("Name three rivers in France.")
+        got["first"] = saved("first")
+        t.enter("/regen")
+        got["again"] = saved("again")
+        t.enter("And three rivers in Spain, please?")
+        got["stats"] = t.enter("/stats")
+        got["second"] = saved("second")
+        got["undo"] = t.enter("/undo")
+        got["undone"] = saved("undone")
+        t.enter("And three rivers in Spain, please?")
+        got["same line"] = saved("same-line")
+        t.enter("/undo")
+        got["off"] = t.enter("/spec off")
+        t.enter("And three rivers in Spain, please?")
+        got["without"] = saved("without")
+        t.enter("/undo")
+        got["on"] = t.enter("/spec on")
+        t.enter("And three rivers in Spain, please?")
+        got["on again"] = saved("on-again")
+        got["bye"] = t.enter("Which of them is the longest?")
+        got["bye saved"] = saved("bye")
+        t.enter("/set n -1")
+        t.enter("/set ignore-eos on")
+        before = t.place
+        t.type("Write a very long story about the sea.\r")
+        t.wait(lambda: t.place > before + 3)  # two lines and more of the answer
+        t.type("\x03")
+        t.wait(lambda: t.at_prompt)
+        got["interrupted"] = saved("interrupted")
+        t.enter("/set n 24")
+        t.enter("/set ignore-eos off")
+        t.enter("What is it about?")
+        got["after"] = saved("after")
+        got["text"], got["code"] = t.text, t.leave()
+    return got
+
+
+def test_a_second_turn_decodes_its_new_tokens_only(smol: Path, session: dict[str, Any]) -> None:
+    with Engine(Settings(model=smol, threads=1, ctx_size=512)) as engine:
+        prompts = Prompts(engine.vocab, engine.chat_template, 512, smol)
+        two = prompts.tokens(session["second"][:3], engine.settings)
+        one = prompts.tokens(session["second"][:1], engine.settings)
+        # of 24 tokens the last was sampled and not decoded
+        held = len(one) + 24 - 1
+        assert two[:held] == one + two[len(one) : held]
+    assert stat(session["stats"], "prompt, decoded")[0] == str(len(two) - held)
+    assert stat(session["stats"], "prompt, in memory")[0] == str(held)
+
+
+def test_regen_and_undo_with_a_seed_give_the_same_text(session: dict[str, Any]) -> None:
+    assert session["again"] == session["first"]
+    assert session["undo"] == "taken back: And three rivers in Spain, please?"
+    assert session["undone"] == session["first"]
+    assert session["same line"] == session["second"]
+    assert len(session["second"]) == 4
+
+
+def test_speculation_off_and_on_again_changes_no_text(session: dict[str, Any]) -> None:
+    assert session["off"] == "speculation: none"
+    assert session["on"] == "speculation: ngram-simple"
+    assert session["without"] == session["on again"] == session["second"]
+
+
+def test_an_interrupted_answer_is_kept_and_the_next_is_that_of_a_fresh_run(smol: Path, session: dict[str, Any]) -> None:
+    """B30 in a conversation; and every other answer of the session too."""
+    kept, after = session["interrupted"], session["after"]
+    assert [m["role"] for m in after] == ["user", "assistant"] * 5
+    assert after[:-2] == kept
+    assert len(kept[-1]["content"]) > 80
+    with Engine(Settings(model=smol, threads=1, ctx_size=1024, ubatch_size=32, spec_type=("none",), seed=7)) as engine:
+        prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, smol)
+        for i in range(1, len(after), 2):
+            engine.forget()
+            settings = replace(engine.settings, predict=400 if i == 7 else 24, ignore_eos=i == 7)
+            text = engine.generate(prompts.tokens(after[:i], settings), settings).text
+            assert text[: len(after[i]["content"])] == after[i]["content"], i
+            assert i == 7 or text == after[i]["content"]
+    assert session["code"] == 0
+    assert "Traceback" not in session["text"]
+
+
+def test_a_saved_conversation_goes_on_identically_in_a_new_process(smol: Path, session: dict[str, Any]) -> None:
+    home = session["home"]
+    with Terminal(smol, *SEEDED, home=home).start() as t:
+        assert t.enter(f"/load {home / 'on-again.json'}") == f"4 messages loaded from {home / 'on-again.json'}"
+        t.enter("Which of them is the longest?")
+        t.enter(f"/save {home / 'continued.json'}")
+        assert messages(home / "continued.json") == session["bye saved"]
+        assert t.enter(f"/save {home / 'first.json'}").startswith("error: /save: ")  # not of this conversation
+        assert messages(home / "first.json") == session["first"]
+        t.type("\x03\x03")
+        assert t.ended() == 0
+
+
+def test_the_line_after_an_answer_has_speed_and_acceptance(session: dict[str, Any]) -> None:
+    rates = r"\[ Prompt: \d+\.\d t/s \| Generation: \d+\.\d t/s \]\n"
+    found = re.findall(
+        rates + r"draft acceptance rate = \d\.\d{5} \( *\d+ accepted / *\d+ generated\)", session["text"]
+    )
+    without = re.findall(rates + "speculation: none, nothing was drafted", session["text"])
+    assert len(found) + len(without) + len(re.findall(rates + "speculation: ngram", session["text"])) == 9
+    assert found
+    assert len(without) == 1
+
+
+# ---- the input line, on a clock: each answer goes on with the alphabet
+
+
+@pytest.fixture
+def clock(models: Path, tmp_path: Path) -> Any:
+    """Starts conversations with the clock."""
+    made: list[Terminal] = []
+
+    def start(*args: object, **how: Any) -> Terminal:
+        made.append(
+            Terminal(models / "clock.gguf", *CLOCK, *args, home=tmp_path / "home", **{"columns": 120, **how}).start()
+        )
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.__exit__()
+
+
+def answers(t: Terminal) -> list[str]:
+    """The lines between a question and the timings."""
+    return re.findall(r"^([a-z]+)\n\[ Prompt", t.text, re.MULTILINE)
+
+
+def test_a_turn_may_have_several_lines(clock: Any, tmp_path: Path) -> None:
+    t = clock()
+    t.type("a\\\rb\r")  # a trailing backslash
+    t.wait(lambda: answers(t) == ["cdefgh"])
+    t.type("c\x1b\rd\r")  # Alt-Enter
+    t.wait(lambda: answers(t)[1:] == ["efghij"])
+    t.type('"""e\r  f\\\r\rg"""\r')  # a block
+    t.wait(lambda: answers(t)[2:] == ["hijklm"])
+    t.type("\x1b[200~h\ri\r\x1b[201~")  # pasted
+    t.wait(lambda: "i" in t.lines[t.place - 1])
+    t.type("j\r")
+    t.wait(lambda: answers(t)[3:] == ["klmnop"])
+    t.enter(f"/save {tmp_path / 'a.json'}")
+    asked = [m["content"] for m in messages(tmp_path / "a.json") if m["role"] == "user"]
+    assert asked == ["a\nb", "c\nd", "e\n  f\\\n\ng", "h\ni\nj"]
+
+
+def test_multiline_input_turns_the_backslash_round(clock: Any) -> None:
+    t = clock("-mli")
+    t.type("a\rb\\\r")
+    t.wait(lambda: answers(t) == ["cdefgh"])
+    assert "/exit" in t.enter("/help")  # a command is one line
+
+
+def test_vi_keys(clock: Any) -> None:
+    t = clock("--vi")
+    t.type("xyzb")
+    t.type("\x1b")
+    t.wait(lambda: t.place >= 0, 1)
+    t.type("0")
+    t.type("3xA")  # to the beginning, delete three, append
+    t.type("c\r")
+    t.wait(lambda: answers(t) == ["defghi"])
+
+
+def test_the_history_is_a_file_of_the_user(clock: Any, tmp_path: Path) -> None:
+    t = clock()
+    t.enter("ab")
+    assert t.leave() == 0
+    file = tmp_path / "home" / "spec-cli" / "history"
+    assert "+ab" in file.read_text().splitlines()
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = clock()
+    again.type("\x1b[A")  # up
+    again.wait("> ab")
+    again.type("c\r")
+    again.wait(lambda: answers(again) == ["defghi"])
+
+
+def test_tab_completes_commands_words_and_files(clock: Any, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("xyz\n")
+    t = clock()
+    t.type("/und\t")
+    t.wait("> /undo")
+    t.type(f"\x15/read {tmp_path}/no\t")
+    t.wait("notes.txt")
+    t.type("\x15/spec ng\t")
+    t.wait("> /spec ngram-simple")
+    t.type("\x15/set pre\t")
+    t.wait("predict")
+    assert "presence-penalty" in t.text
+
+
+def test_files_go_before_the_next_message(clock: Any, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(f"in {name}")
+    (tmp_path / "c.bin").write_bytes(b"\xff\xfe")
+    t = clock()
+    assert t.enter(f"/read {tmp_path / 'a.txt'}") == f"Loaded text from '{tmp_path / 'a.txt'}'"
+    shown = t.enter(f"/glob {tmp_path}/[bc].*").replace("\n", " ")
+    assert "b.txt'" in shown
+    assert "left out: /glob: " in shown
+    assert t.enter("/read /no/such") == "error: /read: /no/such: No such file or directory"
+    assert "no file matches" in t.enter(f"/glob {tmp_path}/*.none")
+    t.enter("x")
+    t.enter(f"/save {tmp_path / 'a.json'}")
+    head = "--- File: {}/{} ---\nin {}\n".format
+    assert messages(tmp_path / "a.json")[0]["content"] == (
+        head(tmp_path, "a.txt", "a.txt") + head(tmp_path, "b.txt", "b.txt") + "x"
+    )
+
+
+def test_edit_offers_the_last_message_again(clock: Any, tmp_path: Path) -> None:
+    t = clock()
+    assert t.enter("/edit") == "error: /edit: there is no message yet"
+    t.enter("ab")
+    t.type("/edit\r")
+    t.wait("> ab")
+    t.wait(lambda: t.lines[t.place] == "> ab")
+    t.type("c\r")
+    t.wait(lambda: answers(t) == ["cdefgh", "defghi"])
+    t.enter("/edit xy")
+    assert answers(t)[2:] == ["zabcde"]
+    t.type("/edit\r")
+    t.wait(lambda: t.lines[t.place] == "> xy")
+    t.type("\x15\r")  # emptied: nothing is asked
+    t.wait("the last message stays as it was")
+    t.enter(f"/save {tmp_path / 'a.json'}")
+    assert [m["content"] for m in messages(tmp_path / "a.json")] == ["xy", "zabcde"]
+
+
+def test_commands_tell_what_they_did_and_what_cannot_be(clock: Any, tmp_path: Path) -> None:
+    t = clock("-sys", "s")
+    for line, words in (
+        ("/exitfoo", "error: unknown command: /exitfoo (did you mean /exit?)"),
+        ("/undo now", "error: /undo: takes nothing, 'now' was given"),
+        ("/load", "error: /load: FILE is missing"),
+        ("/load /no/such", "error: /load: /no/such: No such file or directory"),
+        ("/regen", "error: no message to regenerate"),
+        ("/undo", "error: there is no turn to take back"),
+        ("/stats", "error: /stats: there is no answer yet"),
+        ("/system", "system message: s"),
+        ("/system x y", "system message: x y"),
+        ('/system ""', "no system message"),
+        ("/set temp 0.7", "temp = 0.7"),
+        ("/set --top_k 5", "top-k = 5"),
+        ("/set temp", "temp = 0.7"),
+        ("/set temp hot", "error: /set temp: 'hot' is not a number"),
+        ("/set tempp 1", "error: /set: unknown name 'tempp' (did you mean temp?)"),
+        ("/set ctx-size 64", "error: /set ctx-size: only at the start, it needs a new context or file (--ctx-size)"),
+        ("/set md x.gguf", "error: /set md: only at the start, it needs a new context or file (--model-draft)"),
+        ("/set system-prompt x", "error: /set system-prompt: /system TEXT sets it"),
+        ("/set n_max 9", "is more than the"),
+        ("/set logit-bias 9999+1", "9999"),
+        ("/set grammar root", "error: "),
+        ("/set n 3", "predict = 3"),
+        ("/spec", "speculation: ngram-simple, n_max 8"),
+        ("/spec n_max 2", "speculation: ngram-simple, n_max 2"),
+        ("/spec draft-simple", "error: spec_type: draft-simple needs a draft model or head"),
+        ("/spec nonsense", "error: spec_type: unknown speculative type: nonsense"),
+        ("/spec off n_max 3", "speculation: none"),
+        ("/color maybe", "error: /color: 'maybe' is not on or off"),
+        ("/color", "colours: green for accepted guesses"),
+        ("/clear", "Chat history cleared."),
+    ):  # fmt: skip
+        assert words in t.enter(line).replace("\n", " "), line
+    assert "temp = 0.7" in t.enter("/set")
+    assert t.enter("ab").startswith("cde\n")
+    t.enter("/etc/hosts a")  # a path is no command
+    t.enter(" /undo")  # nor is what begins with a blank
+    t.enter(f"/save {tmp_path / 'a.json'}")
+    asked = [m["content"] for m in messages(tmp_path / "a.json") if m["role"] == "user"]
+    assert asked == ["ab", "/etc/hosts a", " /undo"]
+    t.type("/exit\r")
+    assert t.ended() == 0
+
+
+def test_ctrl_c_clears_the_line_and_twice_at_an_empty_one_leaves(clock: Any) -> None:
+    t = clock()
+    t.type("xyz")
+    t.wait("> xyz")
+    t.type("\x03")
+    t.wait(lambda: t.at_prompt)
+    hint = "(Ctrl-C again leaves, and so does Ctrl-D)"
+    assert t.enter("\x03", end="") == hint
+    t.enter("ab")  # something else: it counts anew
+    assert t.enter("\x03", end="") == hint
+    t.type("\x03")
+    assert t.ended() == 0
+
+
+def test_sigterm_at_the_input_line_gives_the_terminal_back(clock: Any) -> None:
+    t = clock()
+    os.kill(t.child.pid, signal.SIGTERM)
+    assert t.ended() == 143
+    assert b"\x1b[?2004l" in t.raw[-200:]  # bracketed paste is off again
+
+
+# ---- the screen
+
+
+@pytest.fixture(scope="module")
+def long_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """a, 日, e with an accent of its own, b, c, ..., z: wide and combining characters."""
+    sun, accent, a = "日".encode(), "\u0301".encode(), tiny.A
+    after = {a: tiny.byte(sun[0]), tiny.byte(sun[0]): tiny.byte(sun[1]), tiny.byte(sun[1]): tiny.byte(sun[2])}
+    after |= {tiny.byte(sun[2]): a + 4, a + 4: tiny.byte(accent[0]), tiny.byte(accent[0]): tiny.byte(accent[1])}
+    after |= {tiny.byte(accent[1]): a + 1, a + 3: a + 5}
+    return tiny.clock(tmp_path_factory.mktemp("long") / "long.gguf", after, n_ctx=4096)
+
+
+ROUND = "日\u00e9bcdfghijklmnopqrstuvwxyza"  # as pyte composes it
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_no_character_is_lost_or_moved_by_the_status_line(
+    models: Path, long_clock: Path, tmp_path: Path, columns: int
+) -> None:
+    """Thousands of tokens while the line is drawn; it leaves nothing behind."""
+    plain = tiny.clock(tmp_path / "plain.gguf", n_ctx=4096)
+    for model, expected in ((plain, tiny.alphabet(3026)[1:3001]), (long_clock, None)):
+        with Terminal(model, *CLOCK, "-n", 3000, home=tmp_path, columns=columns).start() as t:
+            before = t.place
+            t.type("a\r")
+            t.wait(lambda: re.search(r"^\d+ tokens", t.lines[-1]) is not None)
+            t.wait(lambda: t.at_prompt)
+            assert all(len(line) <= columns for line in t.lines)
+            shown = "".join(t.lines[before + 1 :]).split("[ Prompt")[0]
+            if expected:
+                assert shown == expected
+            else:
+                assert set(re.split("(?=日)", shown)[1:-1]) == {ROUND}
+            assert "tokens  " not in t.text
+            assert t.scrolls_whole
+
+
+def test_the_screen_may_change_its_size_amid_an_answer(tmp_path: Path) -> None:
+    plain = tiny.clock(tmp_path / "plain.gguf", n_ctx=4096)
+    with Terminal(plain, *CLOCK, "-n", 3500, home=tmp_path).start() as t:
+        t.type("a\r")
+        for columns, lines in ((100, 30), (60, 20), (120, 10)):
+            t.wait_for_more()
+            t.resize(columns, lines)
+        t.wait(lambda: t.at_prompt and "[ Prompt" in t.text)
+        assert t.scrolls_whole
+        t.enter("ab")
+        assert t.leave() == 0
+
+
+def test_no_colours_where_they_are_not_wanted(models: Path, tmp_path: Path) -> None:
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        with Terminal(models / "clock.gguf", *CLOCK, "--color", "auto", home=tmp_path, env=env).start() as t:
+            t.type("ab\r")
+            t.wait("cdefgh")
+            t.wait("[ Prompt")
+            assert {code for code in SGR.findall(t.raw) if code not in (b"\x1b[0m", b"\x1b[m")} == set()
+            assert t.leave() == 0
+            if env.get("TERM"):
+                assert b"\x1b" not in t.raw
+
+
+def test_accepted_guesses_have_their_colour(models: Path, tmp_path: Path) -> None:
+    guess = ("--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", 2, "--spec-ngram-simple-size-m", 4)
+    with Terminal(models / "clock.gguf", *CLOCK, *guess, "-n", 60, "--color", "on", home=tmp_path).start() as t:
+        t.enter("a")
+        assert b"\x1b[32m" in t.raw
+        before = len(t.raw)
+        t.enter("/color off")
+        t.enter("a")
+        assert b"\x1b[32m" not in t.raw[before:]
+
+
+def test_plain_lines_on_a_terminal(clock: Any) -> None:
+    t = clock("--simple-io")
+    t.enter("ab")
+    t.type("c\\\r")
+    t.wait(lambda: t.lines[t.place - 1] == "> c\\")
+    t.type("d\r")
+    t.wait(lambda: answers(t) == ["cdefgh", "efghij"])
+    assert b"\x1b" not in t.raw
+    assert t.leave() == 0
+
+
+def test_markdown_is_shown_once(long_clock: Path, tmp_path: Path) -> None:
+    with Terminal(long_clock, *CLOCK, "-n", 300, "--markdown", home=tmp_path).start() as t:
+        shown = t.enter("a").split("[ Prompt")[0].replace("\n", "")
+        assert set(re.split("(?=日)", shown)[1:-1]) == {ROUND}
+        assert t.enter("/color").startswith("error: /color: --markdown renders the answer")
+    done = cli("chat", "-m", long_clock, *CLOCK, "--markdown", stdin=b"a\n")
+    assert done.stdout.decode().startswith("日")
+    assert b"--markdown: standard output is no terminal" in done.stderr
