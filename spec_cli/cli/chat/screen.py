@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from spec_cli.cli.chat.status import Status
 from spec_cli.cli.signals import Received
 from spec_cli.cli.terminal import STYLES, Output, control, is_dumb, is_terminal, shown, styled
 from spec_cli.scheduler import Job
 from spec_cli.settings import Settings
 from spec_cli.tokens import Kind
+
+if TYPE_CHECKING:
+    from spec_cli.cli.chat.markdown import MarkdownView
+    from spec_cli.cli.chat.status import Status
 
 
 class Screen:
@@ -24,12 +28,16 @@ class Screen:
         self._thoughts = not (settings.hide_thinking or settings.quiet)
         out, plain = is_terminal(sys.stdout), settings.simple_io or is_dumb()
         draws = is_terminal(sys.stderr) and not (plain or settings.quiet)
-        self._status = Status(beside=not out) if draws else None
-        self._markdown = None
+        self._status: Status | None = None
+        self._markdown: MarkdownView | None = None
         if settings.markdown and out and not plain:
             from spec_cli.cli.chat.markdown import MarkdownView
 
-            self._markdown, self._status = MarkdownView(), None
+            self._markdown = MarkdownView()
+        elif draws:
+            from spec_cli.cli.chat.status import Status
+
+            self._status = Status(beside=not out)
         self._dim, self._plain = ("\x1b[2m", "\x1b[0m") if styled(sys.stderr) else ("", "")
         self._style = ""
         self._thinks = False

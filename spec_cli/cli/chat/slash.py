@@ -44,7 +44,7 @@ def run(shell: Shell, line: str) -> None:
     name, _, rest = line.partition(" ")
     command = COMMANDS.get(name)
     if command is None:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(f"unknown command: {name}{hint}: /help lists them; a blank before it makes it a message")
     rest = rest.strip()
