@@ -53,6 +53,17 @@ def test_only_llama_imports_llama_cpp() -> None:
             assert not any(m.split(".")[0] == "llama_cpp" for m in imports(path)), path
 
 
+def test_nothing_of_one_system_only_is_imported_at_import() -> None:
+    """Such modules may only be imported where they are used, and may be absent."""
+    unix = {"termios", "fcntl", "tty", "pty", "resource", "readline", "pwd", "grp", "curses"}
+    for path in ROOT.rglob("*.py"):
+        top = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.Import | ast.ImportFrom)]
+        names = {alias.name for n in top for alias in n.names} | {
+            n.module for n in top if isinstance(n, ast.ImportFrom)
+        }
+        assert not names & unix, path
+
+
 def test_the_loop_knows_no_model_and_no_drafter() -> None:
     for name in ("speculate.py", "accept.py", "contracts.py"):
         for module in imports(ROOT / name):

@@ -30,7 +30,7 @@ def test_the_table_of_flags_is_up_to_date() -> None:
     assert with_table(text) == text, "python tests/test_reference.py"
 
 
-@pytest.mark.parametrize("command", ["generate", "batch"])
+@pytest.mark.parametrize("command", ["generate", "chat", "batch"])
 def test_help_is_short_and_help_all_is_whole(command: str) -> None:
     """The usual flags in panels at 80 columns; every flag of the command with --help-all."""
     short, whole = (cli(command, flag).stdout.decode() for flag in ("--help", "--help-all"))

@@ -80,13 +80,21 @@ class Talk:
         self._printed = {t for text in texts for t in _control_tokens(engine.vocab, text)}
         self._prompts.tokens([*self.conversation.messages, {"role": "user", "content": "?"}], self.settings)
 
-    def ask(self, text: str, listener: Listener) -> Reply:
+    def ask(self, text: str, listener: Listener, *, instead: bool = False) -> Reply:
         """Answer the user's message. What fails, or is interrupted before its first word, leaves no trace.
+
+        instead: in the place of the last message.
 
         Raises PromptError where the conversation does not fit the context, UsageError for what the
         template refuses.
         """
-        return self._reply(lambda: self.conversation.ask(text), listener)
+
+        def change() -> None:
+            if instead:
+                self.conversation.undo()
+            self.conversation.ask(text)
+
+        return self._reply(change, listener)
 
     def regenerate(self, listener: Listener) -> Reply:
         """Answer the last message anew; so with its errors."""
@@ -102,10 +110,12 @@ class Talk:
             answer = self.engine.generate(
                 prompt, self.settings, thinking.feed, listener.mark, self._printed, listener.watch
             )
-            thinking.close()
-            kept = bool(thinking.answer or thinking.thought or answer.finish_reason != "interrupted")
-            if kept:
-                self.conversation.answer(thinking.answer, thinking.thought)
+            try:
+                thinking.close()
+            finally:  # it may be interrupted too
+                kept = bool(thinking.answer or thinking.thought or answer.finish_reason != "interrupted")
+                if kept:
+                    self.conversation.answer(thinking.answer, thinking.thought)
         finally:
             if not kept:
                 self.conversation.messages = before

@@ -96,7 +96,7 @@ def flag_table() -> str:
     """Every flag as a table in Markdown."""
     rows = ["| flag | environment | default | |", "|---|---|---|---|"]
     for name, flag in flags().items():
-        only = f" Only `{flag.commands[0]}`." if flag.commands else ""
+        only = f" Only {' and '.join(f'`{command}`' for command in flag.commands)}." if flag.commands else ""
         spellings = ", ".join(f"`{spelling}`" for spelling in (*flag.names, *flag.off))
         meta = f" {flag.metavar}" if flag.metavar else ""
         cells = (spellings + meta, f"`{flag.env}`" if flag.env else "", _default(name), flag.help + only)

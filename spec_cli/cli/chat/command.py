@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from spec_cli.cli.checked import checked
@@ -21,9 +22,8 @@ def chat(given: dict[str, Any]) -> None:
     Without a terminal each line of standard input is a turn. Only answers go to standard output.
     """
     settings = resolve(given, os.environ)
-    for name, why in (("raw", "a conversation needs the chat template"), ("logprobs", "only generate prints them")):
-        if name in settings.origins and getattr(settings, name) not in (None, False):
-            raise UsageError(f"{settings.origins[name]}: {why}")
+    if settings.raw:
+        raise UsageError(f"{settings.origins['raw']}: a conversation needs the chat template")
     first = user_text(settings) if (settings.prompt, settings.file) != (None, None) else None
     settings = checked(settings)
     tell = quiet if settings.quiet else say_wrapped
@@ -48,7 +48,8 @@ def chat(given: dict[str, Any]) -> None:
                 engine = stack.enter_context(Engine(settings, tell, abort, free=True))
             except Interrupted:
                 raise received.error() from None
-        shell = Shell(Talk(engine, engine.settings), keyboard(settings, slash.words, tell), screen, tell)
+        talk = Talk(engine, replace(engine.settings, logprobs=None))
+        shell = Shell(talk, keyboard(settings, slash.words, tell), screen, tell)
         if color:
             tell(LEGEND)
         if settings.markdown and not screen.renders:

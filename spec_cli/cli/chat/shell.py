@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +15,7 @@ from spec_cli.cli.chat.screen import Screen
 from spec_cli.cli.chat.transcript import Transcript
 from spec_cli.cli.signals import interruptible
 from spec_cli.cli.terminal import LEGEND, is_terminal, say_wrapped, width
-from spec_cli.errors import FileError, PromptError, UsageError
+from spec_cli.errors import FileError, Interrupted, PromptError, UsageError
 from spec_cli.stats import is_useless, position_line, statistics_lines, timing_lines, turn_line, useless_line
 
 MOST_ECHO = 500  # characters of -p that are shown, as in llama-cli
@@ -68,6 +67,9 @@ class Shell:
                 if self.talk.settings.single_turn:
                     raise
                 self._refused(error)
+            except (Interrupted, KeyboardInterrupt) as error:
+                if not self._goes_on(error):
+                    raise
         if self.pending:
             self.tell("no message followed: what was read from files is not sent")
 
@@ -91,6 +93,11 @@ class Shell:
         elif text:
             self.ask(text)
 
+    def _goes_on(self, error: Interrupted | KeyboardInterrupt) -> bool:
+        """Whether a signal ended one thing only: Ctrl-C at a terminal, once."""
+        once = not error.args if isinstance(error, KeyboardInterrupt) else error.exit_code == Interrupted.exit_code
+        return once and not (self.keyboard.piped or self.talk.settings.single_turn)
+
     def _refused(self, error: UsageError | FileError | PromptError) -> None:
         way = ""
         if isinstance(error, PromptError):
@@ -106,16 +113,10 @@ class Shell:
 
     def ask_instead(self, text: str) -> None:
         """A message in the place of the last one."""
-        before = self.talk.conversation.messages[:]
-        self.talk.conversation.undo()
-        kept = False
-        try:
-            if text:
-                kept = self.answer(lambda listener: self.talk.ask(text, listener), text).kept
-        finally:
-            if not kept:
-                self.talk.conversation.messages = before
-                self.tell("the last message stays as it was")
+        if text:
+            self.answer(lambda listener: self.talk.ask(text, listener, instead=True), text)
+        else:
+            self.tell("the last message stays as it was")
 
     def answer(self, how: Callable[[Listener], Reply], question: str | None = None) -> Reply:
         """Let the model answer, and tell how that went. question: for the transcript, where it is new."""
@@ -133,9 +134,9 @@ class Shell:
                     self.screen.end()
             self.transcript.add(reply, question)
         self._report(reply)
-        interrupted = reply.answer.finish_reason == "interrupted"
-        if interrupted and (self.keyboard.piped or received.signal != signal.SIGINT):
-            raise received.error()
+        error = received.error()
+        if reply.answer.finish_reason == "interrupted" and not self._goes_on(error):
+            raise error
         self.done = self.done or self.talk.settings.single_turn
         return reply
 
