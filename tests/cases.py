@@ -67,11 +67,13 @@ def started(*args: object, **how: Any) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def shell(script: str, *args: object, env: Mapping[str, str] | None = None) -> Done:
-    """A line of bash; "$@" is `spec-cli generate` with the arguments."""
-    command = ["bash", "-c", script, "bash", sys.executable, "-m", "spec_cli", "generate", *map(str, args)]
+def shell(
+    script: str, *args: object, env: Mapping[str, str] | None = None, command: str = "generate"
+) -> Done:  # fmt: skip
+    """A line of bash; "$@" is `spec-cli generate` with the arguments, or another command of it."""
+    words = ["bash", "-c", script, "bash", sys.executable, "-m", "spec_cli", command, *map(str, args)]
     return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(env), timeout=60, check=False
+        words, stdin=subprocess.DEVNULL, capture_output=True, env=environment(env), timeout=60, check=False
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads starve one another on shared cores
 
+import process
 import pytest
 import tiny
 from pairs import Pair, write_pairs
@@ -108,11 +108,4 @@ def cli(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run spec-cli as a person would: a process of its own. Without `stdin`, it is empty."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "SPEC_CLI_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "spec_cli", *map(str, args)],
-        input=stdin if stdin is not None else b"",
-        capture_output=True,
-        env={**clean, "SPEC_CLI_CONFIG": "", **(env or {})},
-        timeout=timeout,
-        check=False,
-    )
+    return process.run([*map(str, args)], stdin or b"", {**clean, "SPEC_CLI_CONFIG": "", **(env or {})}, timeout)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pexpect
+import psutil
 import pyte
 from cases import environment
 
@@ -92,6 +93,14 @@ class Terminal:
         """Wait until the cursor is further down."""
         before = self.place
         self.wait(lambda: self.place > before)
+
+    def wait_blocked(self) -> None:
+        """Read nothing until the program waits for that."""
+        process, still = psutil.Process(self.child.pid), 0.0
+        end = monotonic() + 60
+        while still != (still := sum(process.cpu_times()[:2])) or process.status() == "running":
+            assert monotonic() < end, "it does not wait"
+            sleep(0.5)
 
     def type(self, keys: str) -> None:
         """Press keys."""

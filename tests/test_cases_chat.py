@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import tiny
-from cases import Done, environment, refused, said
+from cases import Done, environment, refused, said, shell
 from conftest import cli
 
 from spec_cli.chat.messages import Message
@@ -126,6 +126,62 @@ def test_a_signal_ends_a_conversation_in_a_pipe(smol: Path, number: int, code: i
     assert (first + rest).endswith(b"\n")
     assert b"Traceback" not in err
     assert err.decode().splitlines()[-1] == "interrupted"
+
+
+def test_odd_names_of_files_are_refused_and_the_conversation_goes_on(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "odd\udcff.txt").write_text("x")
+    script = b"a\n"
+    for command in (b"/read", b"/load", b"/save"):
+        script += command + b" a\0b\n" + command + b" " + b"n" * 300 + b"\n" + command + b" " + bytes(tmp_path) + b"\n"
+    script += b"/glob " + bytes(tmp_path) + b"/d/*\nb\n/regen\t\n"
+    done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=script)
+    assert (done.returncode, done.stdout) == (0, b"bcd\ncde\ncde\n")
+    assert len([line for line in said(done) if line.startswith("error: /")]) == 9
+    assert "Loaded text from" in said(done)[-3]
+
+
+def test_saving_writes_over_no_other_file(models: Path, tmp_path: Path) -> None:
+    mine, beside = tmp_path / "a.json", tmp_path / "a.json.tmp"
+    beside.write_text("precious")
+    for script in (f"a\n/save {mine}\nb\n/save {mine}\n", f"c\n/save {mine}\n"):
+        done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=script)
+    assert said(done)[-1].endswith("a.json exists already, and is not of this conversation: use another name")
+    assert [m["content"] for m in json.loads(mine.read_text())["messages"]] == ["a", "bcd", "b", "cde"]
+    assert beside.read_text() == "precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.json.tmp"]
+
+
+def test_what_cannot_be_written_is_an_error_once(models: Path, tmp_path: Path) -> None:
+    """Answers: the end. A transcript: the conversation goes on, and the exit code tells."""
+    done = shell("printf 'a\\nb\\n' | \"$@\" > /dev/full", "-m", models / "clock.gguf", *CLOCK, "-n", 3, command="chat")
+    assert done.returncode == 3
+    assert [line for line in said(done) if "error" in line] == ["error: standard output: No space left on device"]
+    script = f"/read {tmp_path / 'f.txt'}\na\nb\n/edit c\n/save {tmp_path / 'a.json'}\n"
+    (tmp_path / "f.txt").write_text("file")
+    done = chat(models / "clock.gguf", *CLOCK, "-n", 3, "-o", "/dev/full", stdin=script)
+    assert (done.returncode, done.stdout) == (3, b"bcd\ncde\ndef\n")
+    assert said(done)[-1] == "error: -o/--output: /dev/full: No space left on device"
+    asked = [m["content"] for m in json.loads((tmp_path / "a.json").read_text())["messages"][::2]]
+    assert asked == [f"--- File: {tmp_path / 'f.txt'} ---\nfile\na", "c"]
+
+
+def test_what_cannot_be_set_is_not(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "null.json").write_text('{"messages": null}')
+    script = "\n".join((
+        "/set chat-template-kwargs {", "a", f"/load {tmp_path / 'null.json'}", "/spec n_max 0", "/spec on",
+        "/set stop d", "/regen", "/set stop default", "/regen", f"/read {tmp_path / 'null.json'}", "/undo", "b", "",
+    ))  # fmt: skip
+    done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=script)
+    assert (done.returncode, done.stdout) == (0, b"bcd\nbc\nbcd\ncde\n")
+    errors = [line for line in said(done) if line.startswith("error: ")]
+    assert errors[0].startswith("error: /set: not JSON: ")
+    assert errors[1].endswith("null.json: nothing where a list of messages should be")
+    assert len(errors) == 2
+    assert [line for line in lines(done) if line.startswith("speculation: n")][:2] == [
+        "speculation: none", "speculation: ngram-simple, n_max 8",
+    ]  # fmt: skip
+    assert "taken back: what was read from files" in said(done)
 
 
 # ---- B08: the context

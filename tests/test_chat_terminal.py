@@ -16,6 +16,7 @@ from conftest import cli
 from terminal import Terminal
 
 from spec_cli.chat.prompt import Prompts
+from spec_cli.cli.chat.markdown import MarkdownView
 from spec_cli.engine import Engine
 from spec_cli.settings import Settings
 
@@ -299,6 +300,7 @@ def test_commands_tell_what_they_did_and_what_cannot_be(clock: Any, tmp_path: Pa
         ("/set tempp 1", "error: /set: unknown name 'tempp' (did you mean temp?)"),
         ("/set ctx-size 64", "error: /set ctx-size: only at the start, it needs a new context or file (--ctx-size)"),
         ("/set md x.gguf", "error: /set md: only at the start, it needs a new context or file (--model-draft)"),
+        ("/set temp default", "temp = 0"),
         ("/set system-prompt x", "error: /set system-prompt: /system TEXT sets it"),
         ("/set n_max 9", "is more than the"),
         ("/set logit-bias 9999+1", "9999"),
@@ -314,7 +316,7 @@ def test_commands_tell_what_they_did_and_what_cannot_be(clock: Any, tmp_path: Pa
         ("/clear", "Chat history cleared."),
     ):  # fmt: skip
         assert words in t.enter(line).replace("\n", " "), line
-    assert "temp = 0.7" in t.enter("/set")
+    assert "top-k = 5" in t.enter("/set")
     assert t.enter("ab").startswith("cde\n")
     t.enter("/etc/hosts a")  # a path is no command
     t.enter(" /undo")  # nor is what begins with a blank
@@ -339,11 +341,58 @@ def test_ctrl_c_clears_the_line_and_twice_at_an_empty_one_leaves(clock: Any) -> 
     assert t.ended() == 0
 
 
-def test_sigterm_at_the_input_line_gives_the_terminal_back(clock: Any) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_gives_the_terminal_back(clock: Any, number: int, code: int) -> None:
+    """At the input line, and amid an answer."""
     t = clock()
-    os.kill(t.child.pid, signal.SIGTERM)
-    assert t.ended() == 143
+    os.kill(t.child.pid, number)
+    assert t.ended() == code
     assert b"\x1b[?2004l" in t.raw[-200:]  # bracketed paste is off again
+    t = clock("-c", 4096, "-n", 4000)
+    t.type("a\r")
+    t.wait("bcdef")
+    t.type("\x1c\x1a")  # Ctrl-\\ and Ctrl-Z are not heard now
+    os.kill(t.child.pid, number)
+    assert t.ended() == code
+    assert t.scrolls_whole
+    assert t.text.count("interrupted") == 1
+
+
+def test_an_edit_can_be_given_up_and_keeps_what_is_not_changed(clock: Any, tmp_path: Path) -> None:
+    t = clock()
+    t.type('"""\rC:\\x\\\r"""\r')  # it ends with a backslash
+    t.wait(lambda: "[ Prompt" in t.text and t.at_prompt)
+    t.type("/edit\r")
+    t.wait(lambda: t.lines[t.place] == "> C:\\x\\")
+    t.type("\x03")
+    t.wait("the last message stays as it was")
+    t.wait(lambda: t.at_prompt)
+    t.type("/edit\r")
+    t.wait(lambda: t.lines[t.place] == "> C:\\x\\")
+    before = t.place
+    t.type("\r")  # asked again as it is
+    t.wait(lambda: t.at_prompt and t.place > before)
+    t.type("/edit\r")
+    t.wait(lambda: t.lines[t.place] == "> C:\\x\\")
+    t.type("\x15/system\r")  # a command is a command
+    t.wait("no system message")
+    t.wait(lambda: t.at_prompt)
+    t.enter(f"/save {tmp_path / 'a.json'}")
+    assert [m["content"] for m in messages(tmp_path / "a.json")][::2] == ["C:\\x\\"]
+
+
+def test_an_answer_that_nobody_reads_for_a_while_is_the_last_that_is_lost(tmp_path: Path) -> None:
+    """The terminal's buffer is full, Ctrl-C ends the write that waits; what comes later is shown."""
+    plain = tiny.clock(tmp_path / "plain.gguf", n_ctx=65536)
+    with Terminal(plain, *CLOCK, "-n", 60000, "-c", 65536, "--simple-io", home=tmp_path).start() as t:
+        t.type("a\r")
+        t.wait("bcdef")
+        t.wait_blocked()
+        t.type("\x03")
+        t.wait(lambda: t.at_prompt)
+        t.enter("/set n 6")
+        t.enter("ab")
+        assert answers(t)[-1] == "cdefgh"
 
 
 # ---- the screen
@@ -429,6 +478,39 @@ def test_plain_lines_on_a_terminal(clock: Any) -> None:
     t.wait(lambda: answers(t) == ["cdefgh", "efghij"])
     assert b"\x1b" not in t.raw
     assert t.leave() == 0
+
+
+def test_nothing_of_an_answer_vanishes_in_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """HTML, definitions of links, pictures, markup: as text. Written in pieces it is the same as at once."""
+    text = (
+        "vector<int> [bold]b[/bold] &amp; <b>x</b>\n\n<div>\nyes\n</div>\n\n[1]: http://a.b/c\n\n![pic](d.png) "
+        "*so*\n\n- one\n- two\n\n```python\nif a < b:\n    pass\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend"
+    )
+    for size in (len(text), 7):
+        view = MarkdownView()
+        for i in range(0, len(text), size):
+            view.write(text[i : i + size])
+            view._settle()
+        view.end()
+        shown = capsys.readouterr().out
+        for part in ("vector<int>", "[bold]b[/bold]", "<b>x</b>", "<div>", "</div>", "[1]: http://a.b/c", "d.png",
+                     "pic", "one", "two", "if a < b:", " 1 ", "end"):  # fmt: skip
+            assert shown.count(part) == 1, part
+
+
+def test_thoughts_and_markdown_do_not_mix(tmp_path: Path) -> None:
+    start, end = len(tiny.TEXTS), len(tiny.TEXTS) + 1
+    texts, kinds = [*tiny.TEXTS, b"<think>", b"</think>"], [*tiny.KINDS, tiny.T.USER_DEFINED, tiny.T.USER_DEFINED]
+    follow = {tiny.A + 9: end, end: tiny.A + 10}
+    model = tiny.clock(tmp_path / "thinks.gguf", follow, texts=texts, kinds=kinds)
+    assert start < end
+    template = "{{ messages[-1].content }}{% if false %}<think>{% endif %}<think>"
+    follow[start] = tiny.A
+    model = tiny.clock(tmp_path / "thinks.gguf", follow, texts=texts, kinds=kinds)
+    with Terminal(model, "--temp", 0, "-n", 27, "--chat-template", template, "--markdown", home=tmp_path).start() as t:
+        shown = t.enter("x").split("[ Prompt")[0].rstrip()
+        assert shown == "[Start thinking]\nabcdefghij\n[End thinking]\n\nklmnopqrstuvwxyz"
+        assert b"\x1b[2m" in t.raw  # dimmed
 
 
 def test_markdown_is_shown_once(long_clock: Path, tmp_path: Path) -> None:

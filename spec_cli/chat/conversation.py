@@ -96,6 +96,6 @@ class Conversation:
             if "messages" not in data:
                 raise UsageError("there are no messages in it")
             data = data["messages"]
-        elif not isinstance(data, list):
+        if not isinstance(data, list):
             raise UsageError(f"{kind(data)} where a list of messages should be")
         return cls(read_messages(data) if data else ())

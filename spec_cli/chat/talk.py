@@ -7,13 +7,13 @@ from the messages, and the engine decodes what its memory does not hold.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from spec_cli.answer import Answer
 from spec_cli.chat.conversation import Conversation
-from spec_cli.chat.prompt import Prompts
+from spec_cli.chat.prompt import Prompts, template_values
 from spec_cli.chat.thinking import Thinking, marks_of
 from spec_cli.engine import Engine
 from spec_cli.errors import PromptError, UsageError
@@ -79,6 +79,14 @@ class Talk:
         texts = (self._marks.start, self._marks.end, self._marks.direct) if self._marks else ()
         self._printed = {t for text in texts for t in _control_tokens(engine.vocab, text)}
         self._prompts.tokens([*self.conversation.messages, {"role": "user", "content": "?"}], self.settings)
+
+    def change(self, values: Mapping[str, Any], origin: str) -> None:
+        """Other settings from now on. Raises UsageError, with nothing changed, for what this run cannot do."""
+        origins = {**self.settings.origins, **dict.fromkeys(values, origin)}
+        settings = replace(self.settings, **values, origins=origins)
+        self.engine.check(settings)
+        template_values(settings)
+        self.settings = settings
 
     def ask(self, text: str, listener: Listener, *, instead: bool = False) -> Reply:
         """Answer the user's message. What fails, or is interrupted before its first word, leaves no trace.

@@ -13,6 +13,16 @@ from types import FrameType
 from spec_cli.errors import Interrupted
 
 EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
+if hasattr(signal, "SIGHUP"):
+    EXIT[signal.SIGHUP] = 129
+
+
+def handled() -> list[signal.Signals]:
+    """Those that end a run here; nohup lets SIGHUP pass."""
+    return [number for number in EXIT if number in _ALWAYS or signal.getsignal(number) is not signal.SIG_IGN]
+
+
+_ALWAYS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Received:
@@ -30,7 +40,7 @@ class Received:
 
     @property
     def exit_code(self) -> int:
-        """130 for Ctrl-C, 143 for SIGTERM."""
+        """130 for Ctrl-C, 143 for SIGTERM, 129 for a terminal that is gone."""
         return EXIT.get(signal.Signals(self.signal or signal.SIGINT), 130)
 
     def error(self) -> Interrupted:
@@ -82,7 +92,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    old = {number: signal.signal(number, handle) for number in EXIT}
+    old = {number: signal.signal(number, handle) for number in handled()}
     try:
         yield received
     finally:

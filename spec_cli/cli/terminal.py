@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import sys
 import textwrap
 from collections.abc import Callable
@@ -114,8 +115,8 @@ class Output:
             self._file.flush()
         except BrokenPipeError:
             raise
-        except Interrupted:  # nobody reads: what follows would wait again
-            self._stuck = True
+        except Interrupted:
+            self._stuck = not self._is_read()  # then what follows would wait again
             raise
         except OSError as error:
             if self._path is None:
@@ -124,6 +125,19 @@ class Output:
             raise FileError(f"{where}: {error.strerror}") from None
         if text:
             self._ends_line = text.endswith("\n")
+
+    def begin(self) -> None:
+        """Another answer: who did not read the last one may do so now."""
+        self._stuck = False
+
+    def _is_read(self) -> bool:
+        """Whether a write would not wait for a reader."""
+        if self._file is None:
+            return True
+        try:
+            return bool(select.select([], [self._file], [], 0)[1])
+        except (OSError, ValueError):
+            return False
 
     def end_line(self) -> None:
         """One final newline, unless the text has its own; a file exists from now on, if empty."""

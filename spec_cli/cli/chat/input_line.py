@@ -21,7 +21,7 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from spec_cli.cli.chat.keyboard import PROMPT, QUOTES, Words, is_command, is_open, unquoted
-from spec_cli.cli.signals import EXIT
+from spec_cli.cli.signals import EXIT, handled
 from spec_cli.cli.terminal import is_terminal
 from spec_cli.errors import Interrupted
 from spec_cli.settings import Settings
@@ -33,31 +33,65 @@ class InputLine:
     edits, piped = True, False
 
     def __init__(self, settings: Settings, words: Words, say: Callable[[str], None]) -> None:
+        self._offered = ""
         self._session: PromptSession[str] = PromptSession(
             history=_history(say), completer=_Completer(words), complete_style=CompleteStyle.READLINE_LIKE,
             complete_while_typing=False, multiline=True, prompt_continuation="  ", enable_suspend=True,
             editing_mode=EditingMode.VI if settings.vi else EditingMode.EMACS,
-            key_bindings=_keys(settings.multiline_input),
+            key_bindings=self._keys(settings.multiline_input),
             output=create_output(sys.stderr if is_terminal(sys.stderr) else sys.stdout),
         )  # fmt: skip
         self._session.app.timeoutlen = 0.2  # after Escape, which begins Alt-Enter
 
     def read(self, offered: str = "") -> str:
-        """The next turn. offered: a text to begin with. Raises Interrupted for SIGTERM."""
-        app = self._session.app
+        """The next turn. offered: a text to begin with. Raises Interrupted for SIGTERM and SIGHUP."""
+        app, self._offered = self._session.app, offered
 
-        def leave(*_: object) -> None:
+        def leave(number: int, frame: object) -> None:
             error = Interrupted("interrupted")
-            error.exit_code = EXIT[signal.SIGTERM]
+            error.exit_code = EXIT[signal.Signals(number)]
             if app.loop:
                 app.loop.call_soon_threadsafe(lambda: app.exit(exception=error))
 
-        old = signal.signal(signal.SIGTERM, leave)
+        ends = [number for number in handled() if number != signal.SIGINT]  # that one is a key
+        old = {number: signal.signal(number, leave) for number in ends}
         try:
             text = self._session.prompt(PROMPT, default=offered)
         finally:
-            signal.signal(signal.SIGTERM, old)
-        return unquoted(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+            for number, handler in old.items():
+                signal.signal(number, handler)
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return text if text == offered else unquoted(text)
+
+    def _keys(self, multiline: bool) -> KeyBindings:
+        keys, typing = KeyBindings(), has_focus(DEFAULT_BUFFER)
+
+        @keys.add("enter", filter=typing)
+        def _enter(event: KeyPressEvent) -> None:
+            buffer, text = event.current_buffer, event.current_buffer.text
+            unchanged = self._offered != "" and text == self._offered
+            if is_open(text, multiline) and not (unchanged or (multiline and is_command(text))):
+                buffer.cursor_position = len(text)
+                if not (multiline or text.startswith(QUOTES)):
+                    buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+                return
+            if multiline and text.endswith("\\") and not unchanged:
+                buffer.text = text[:-1]
+            buffer.validate_and_handle()
+
+        @keys.add("escape", "enter", filter=typing)
+        def _alt_enter(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c", filter=typing)
+        def _ctrl_c(event: KeyPressEvent) -> None:
+            if event.current_buffer.text and not self._offered:
+                event.current_buffer.reset()
+            else:
+                event.app.exit(exception=KeyboardInterrupt)
+
+        return keys
 
 
 class _History(FileHistory):
@@ -99,33 +133,3 @@ class _Completer(Completer):
         for one in offered:
             if one.startswith(word):
                 yield Completion(one, start_position=-len(word))
-
-
-def _keys(multiline: bool) -> KeyBindings:
-    keys, typing = KeyBindings(), has_focus(DEFAULT_BUFFER)
-
-    @keys.add("enter", filter=typing)
-    def _enter(event: KeyPressEvent) -> None:
-        buffer, text = event.current_buffer, event.current_buffer.text
-        if is_open(text, multiline) and not (multiline and is_command(text)):
-            buffer.cursor_position = len(text)
-            if not (multiline or text.startswith(QUOTES)):
-                buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-            return
-        if multiline and text.endswith("\\"):
-            buffer.text = text[:-1]
-        buffer.validate_and_handle()
-
-    @keys.add("escape", "enter", filter=typing)
-    def _alt_enter(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    @keys.add("c-c", filter=typing)
-    def _ctrl_c(event: KeyPressEvent) -> None:
-        if event.current_buffer.text:
-            event.current_buffer.reset()
-        else:
-            event.app.exit(exception=KeyboardInterrupt)
-
-    return keys

@@ -33,7 +33,7 @@ class Keyboard(Protocol):
 
 def is_command(text: str) -> bool:
     """Whether the text is one line that begins like a command. `/etc/hosts` and `// x` do not."""
-    return "\n" not in text and COMMAND.fullmatch(text.partition(" ")[0]) is not None
+    return "\n" not in text and COMMAND.fullmatch(text.partition(" ")[0].partition("\t")[0]) is not None
 
 
 def is_open(text: str, multiline: bool) -> bool:
@@ -93,8 +93,15 @@ class SimpleTerminal(Lines):
         lines: list[str] = []
         while True:
             control("  " if lines else PROMPT)
-            lines.append(super().read())
+            try:
+                lines.append(super().read())
+            except EOFError:
+                if not lines:
+                    raise
+                return "\n".join(lines)
             text = "\n".join(lines)
+            if is_command(text):
+                return text
             if not is_open(text, self._multiline):
                 return unquoted(text.removesuffix("\\") if self._multiline else text)
             if not text.startswith(QUOTES):
@@ -103,7 +110,7 @@ class SimpleTerminal(Lines):
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Keys wait for the next turn: they are not shown amid an answer, and Ctrl-Z does not leave the screen torn."""
+    """Keys wait for the next turn: they are not shown amid an answer. Ctrl-Z and Ctrl-\\ would tear the screen."""
     try:
         import termios
     except ImportError:
@@ -113,7 +120,7 @@ def silent() -> Iterator[None]:
         old = termios.tcgetattr(0)
         new = termios.tcgetattr(0)
         new[3] &= ~termios.ECHO
-        new[6][termios.VSUSP] = b"\0"
+        new[6][termios.VSUSP] = new[6][termios.VQUIT] = b"\0"
         termios.tcsetattr(0, termios.TCSANOW, new)
     except termios.error:  # no terminal
         yield

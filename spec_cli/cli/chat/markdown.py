@@ -16,6 +16,15 @@ from spec_cli.cli.chat.status import REFRESH, status
 from spec_cli.cli.terminal import shown
 from spec_cli.scheduler import Job
 
+# nothing of an answer may vanish: what looks like HTML, definitions of links and pictures are text
+PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(["reference", "image"])
+
+
+class _Markdown(Markdown):
+    def __init__(self, text: str) -> None:
+        super().__init__("", hyperlinks=False, code_theme="ansi_dark")
+        self.parsed = PARSER.parse(text)
+
 
 class _Tail:
     """The last lines of something, as many as the screen has room for."""
@@ -35,7 +44,6 @@ class MarkdownView:
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-        self._parser = MarkdownIt().enable("table")
         self._live: Live | None = None
         self._text, self._shown = "", 0.0
         self._below = False  # whether a block of this answer stands above
@@ -55,12 +63,10 @@ class MarkdownView:
                 console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
             )
             self._live.start()
-        if settled := self._settled():
-            self._print(self._text[:settled])
-            self._text = self._text[settled:]
+        self._settle()
         line = Text(status(job, self._console.width), style="dim", no_wrap=True, overflow="crop")
         gap = [Text("")] if self._below else []
-        self._live.update(Group(*gap, _Tail(_markdown(self._text)), line), refresh=True)
+        self._live.update(Group(*gap, _Tail(_Markdown(self._text)), line), refresh=True)
 
     def end(self) -> None:
         """Print the rest."""
@@ -72,17 +78,16 @@ class MarkdownView:
             self._print(self._text)
         self._text, self._below = "", False
 
-    def _settled(self) -> int:
-        """Characters before the last block."""
-        blocks = [t.map[0] for t in self._parser.parse(self._text) if t.level == 0 and t.map and t.nesting >= 0]
-        return sum(map(len, self._text.splitlines(keepends=True)[: blocks[-1]])) if blocks else 0
+    def _settle(self) -> None:
+        """Print what stands before the last block."""
+        blocks = [t.map[0] for t in PARSER.parse(self._text) if t.level == 0 and t.map and t.nesting >= 0]
+        lines = self._text.split("\n")
+        if blocks and blocks[-1]:
+            self._print("\n".join(lines[: blocks[-1]]))
+            self._text = "\n".join(lines[blocks[-1] :])
 
     def _print(self, text: str) -> None:
         if self._below:
             self._console.print()
-        self._console.print(_markdown(text))
+        self._console.print(_Markdown(text))
         self._below = True
-
-
-def _markdown(text: str) -> Markdown:
-    return Markdown(text, hyperlinks=False, code_theme="ansi_dark")

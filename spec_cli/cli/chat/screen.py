@@ -50,6 +50,7 @@ class Screen:
 
     def begin(self) -> None:
         """An answer comes. The cursor is at the beginning of a line."""
+        self._output.begin()
         if self._status:
             self._status.begin()
         self._thinks = False
@@ -85,24 +86,29 @@ class Screen:
     def watch(self, job: Job) -> None:
         """After each pass."""
         if self._markdown:
-            self._markdown.watch(job)
+            if not self._thinks:
+                self._markdown.watch(job)
         elif self._status:
             self._status.draw(job)
 
     def end(self) -> None:
         """The answer is complete, or was interrupted."""
-        if self._thinks:
-            self._turn(False)
-        if self._markdown:
-            self._markdown.end()
-        else:
-            self._output.end_line()
-        if self._status:
-            self._status.end()
+        try:
+            if self._thinks:
+                self._turn(False)
+            if self._markdown:
+                self._markdown.end()
+            else:
+                self._output.end_line()
+        finally:
+            if self._status:
+                self._status.end()
 
     def _turn(self, thought: bool) -> None:
         """From the answer to what is thought, or back: llama-cli's words for it."""
         self._thinks = thought
+        if thought and self._markdown:  # it is drawn where the thoughts go
+            self._markdown.end()
         if not self._thoughts:
             return
         if self._status and self._status.beside:  # what is thought goes where the line was

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from spec_cli.chat.talk import Listener, Reply, Talk
 from spec_cli.cli.chat import slash
@@ -15,7 +13,7 @@ from spec_cli.cli.chat.screen import Screen
 from spec_cli.cli.chat.transcript import Transcript
 from spec_cli.cli.signals import interruptible
 from spec_cli.cli.terminal import LEGEND, is_terminal, say_wrapped, width
-from spec_cli.errors import FileError, Interrupted, PromptError, UsageError
+from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.stats import is_useless, position_line, statistics_lines, timing_lines, turn_line, useless_line
 
 MOST_ECHO = 500  # characters of -p that are shown, as in llama-cli
@@ -50,6 +48,9 @@ class Shell:
             except EOFError:
                 break
             except KeyboardInterrupt:
+                if edited:
+                    self.tell("the last message stays as it was")
+                    continue
                 if warned:
                     break
                 warned = True
@@ -63,7 +64,7 @@ class Shell:
             warned = False
             try:
                 self._take(text, edited)
-            except (UsageError, FileError, PromptError) as error:
+            except (UsageError, PromptError) as error:
                 if self.talk.settings.single_turn:
                     raise
                 self._refused(error)
@@ -72,6 +73,8 @@ class Shell:
                     raise
         if self.pending:
             self.tell("no message followed: what was read from files is not sent")
+        if self.transcript.error:
+            raise self.transcript.error
 
     def _read(self) -> str:
         if not self.keyboard.piped:
@@ -86,7 +89,7 @@ class Shell:
             self.tell(f"\n> {text if len(text) <= MOST_ECHO else f'{text[:MOST_ECHO]} ... (truncated)'}")
 
     def _take(self, text: str, edited: bool) -> None:
-        if is_command(text) and not edited:
+        if is_command(text) and not (edited and text == self.talk.conversation.question):
             slash.run(self, text)
         elif edited:
             self.ask_instead(text)
@@ -98,7 +101,7 @@ class Shell:
         once = not error.args if isinstance(error, KeyboardInterrupt) else error.exit_code == Interrupted.exit_code
         return once and not (self.keyboard.piped or self.talk.settings.single_turn)
 
-    def _refused(self, error: UsageError | FileError | PromptError) -> None:
+    def _refused(self, error: UsageError | PromptError) -> None:
         way = ""
         if isinstance(error, PromptError):
             way = ": /clear starts anew, /undo takes back a turn"
@@ -172,13 +175,6 @@ class Shell:
         for line in [*lines, *statistics_lines(self.talk.stats.by_drafter, self.talk.engine.drafter.calls)]:
             self.tell(line)
         self.tell(f"seed = {reply.answer.seed}")
-
-    def change(self, values: dict[str, Any]) -> None:
-        """Other settings from now on. Raises UsageError, with nothing changed, for what this run cannot do."""
-        origins = {**self.talk.settings.origins, **dict.fromkeys(values, "/set")}
-        settings = replace(self.talk.settings, **values, origins=origins)
-        self.talk.engine.check(settings)
-        self.talk.settings = settings
 
     def color(self, on: bool) -> None:
         """Colour the next answers, or not."""

@@ -6,6 +6,7 @@ import difflib
 import glob
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -41,13 +42,13 @@ class Command:
 
 def run(shell: Shell, line: str) -> None:
     """Do what a line says. Raises UsageError for a command that there is not."""
-    name, _, rest = line.partition(" ")
+    name, *more = line.split(None, 1)
+    rest = "".join(more).strip()
     command = COMMANDS.get(name)
     if command is None:
         near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(f"unknown command: {name}{hint}: /help lists them; a blank before it makes it a message")
-    rest = rest.strip()
     if rest and not command.argument:
         raise UsageError(f"{name}: takes nothing, {rest!r} was given")
     if not rest and command.argument and not command.argument.startswith("["):
@@ -79,6 +80,10 @@ def _regen(shell: Shell, rest: str) -> None:
 
 
 def _undo(shell: Shell, rest: str) -> None:
+    if shell.pending:
+        shell.pending = ""
+        shell.tell("taken back: what was read from files")
+        return
     question = shell.talk.conversation.question or ""
     shell.talk.conversation.undo()
     shell.tell(f"taken back: {shorter(question)}")
@@ -97,24 +102,39 @@ def _edit(shell: Shell, rest: str) -> None:
 
 
 def _read(shell: Shell, rest: str) -> None:
-    _load_text(shell, rest, "/read")
+    _read_before(shell, rest, "/read")
 
 
-def _load_text(shell: Shell, name: str, command: str) -> None:
-    text = file_text(Path(os.path.expanduser(name)), command)
+def _read_before(shell: Shell, name: str, command: str) -> None:
+    text = _text(name, command)
+    name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     shell.pending += f"--- File: {name} ---\n{text}\n"
     shell.tell(f"Loaded text from '{name}'")
+
+
+def _path(name: str, command: str) -> Path:
+    if "\0" in name:
+        raise UsageError(f"{command}: {name!r} is not a path")
+    return Path(os.path.realpath(os.path.expanduser(name)))
+
+
+def _text(name: str, command: str) -> str:
+    """A file's text. Its faults are the command's, and no reason to leave."""
+    try:
+        return file_text(_path(name, command), command)
+    except FileError as error:
+        raise UsageError(str(error)) from None
 
 
 def _glob(shell: Shell, rest: str) -> None:
     pattern = os.path.expanduser(rest)
     found = sorted(islice((p for p in glob.iglob(pattern, recursive=True) if os.path.isfile(p)), MOST_FILES + 1))
     if not found:
-        raise FileError(f"/glob: {rest}: no file matches")
+        raise UsageError(f"/glob: {rest}: no file matches")
     for path in found[:MOST_FILES]:
         try:
-            _load_text(shell, path, "/glob")
-        except FileError as error:
+            _read_before(shell, path, "/glob")
+        except UsageError as error:
             shell.tell(f"left out: {error}")
     if len(found) > MOST_FILES:
         shell.tell(f"/glob: {rest}: more than {MOST_FILES} files match, the rest is left out")
@@ -134,12 +154,10 @@ def _set(shell: Shell, rest: str) -> None:
             if name in flags() and getattr(settings, name) != getattr(Settings(), name):
                 shell.tell(f"{_spelling(name)} = {_shown(getattr(settings, name))}")
         return
-    name, _, value = rest.partition(" ")
+    name, *more = rest.split(None, 1)
     field = _field(name)
-    if not value.strip():
-        shell.tell(f"{_spelling(field)} = {_shown(getattr(settings, field))}")
-        return
-    shell.change({field: _value(settings, field, value.strip(), f"/set {name}")})
+    if more:
+        shell.talk.change({field: _value(shell, field, more[0], f"/set {name}")}, "/set")
     shell.tell(f"{_spelling(field)} = {_shown(getattr(shell.talk.settings, field))}")
 
 
@@ -162,9 +180,11 @@ def _field(name: str) -> str:
     return field
 
 
-def _value(settings: Settings, field: str, text: str, origin: str) -> Any:
+def _value(shell: Shell, field: str, text: str, origin: str) -> Any:
+    if text == "default":
+        return getattr(shell.talk.engine.settings, field)
     if field == "stop":
-        text = argument(text, origin, settings.escape)
+        text = argument(text, origin, shell.talk.settings.escape)
     return read(field, text, origin)
 
 
@@ -192,11 +212,11 @@ def _spec(shell: Shell, rest: str) -> None:
                 raise UsageError("/spec n_max: N is missing")
             changes["spec_draft_n_max"] = read("spec_draft_n_max", rest_words.pop(0), "/spec n_max")
         elif word == "on":
-            changes["spec_type"] = start.spec_type
+            changes |= {"spec_type": start.spec_type, "spec_draft_n_max": start.spec_draft_n_max}
         else:
             changes["spec_type"] = ("none",) if word == "off" else read("spec_type", word, "/spec")
     if changes:
-        shell.change(changes)
+        shell.talk.change(changes, "/spec")
     types, n_max = shell.talk.engine.require_possible(shell.talk.settings)
     cap = f", n_max {n_max}" if types and n_max is not None else ""
     shell.tell(f"speculation: {','.join(types) or 'none'}{cap}")
@@ -212,27 +232,29 @@ def _stats(shell: Shell, rest: str) -> None:
 
 
 def _save(shell: Shell, rest: str) -> None:
-    path = Path(os.path.realpath(os.path.expanduser(rest)))
-    if path not in shell.own_files and path.exists():
-        raise FileError(f"/save: {rest} exists already, and is not of this conversation: use another name")
-    beside = path.with_name(path.name + ".tmp")
+    path = _path(rest, "/save")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        beside.write_text(shell.talk.conversation.as_json(), "utf-8")
+        if path not in shell.own_files and path.exists():
+            raise UsageError(f"/save: {rest} exists already, and is not of this conversation: use another name")
+        with beside.open("x", encoding="utf-8") as file:
+            file.write(shell.talk.conversation.as_json())
         os.replace(beside, path)
     except OSError as error:
-        raise FileError(f"/save: {rest}: {error.strerror}") from None
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise UsageError(f"/save: {rest}: {error.strerror}") from None
     shell.own_files.add(path)
     shell.tell(f"{_messages(shell.talk.conversation)} saved to {rest}")
 
 
 def _load(shell: Shell, rest: str) -> None:
-    path = Path(os.path.realpath(os.path.expanduser(rest)))
-    text = file_text(path, "/load")
+    text = _text(rest, "/load")
     try:
         shell.talk.conversation = Conversation.from_json(text)
     except UsageError as error:
         raise UsageError(f"/load: {rest}: {error}") from None
-    shell.own_files.add(path)
+    shell.own_files.add(_path(rest, "/load"))
     hint = ": /regen answers the last one" if shell.talk.conversation.waits else ""
     shell.tell(f"{_messages(shell.talk.conversation)} loaded from {rest}{hint}")
 
@@ -267,13 +289,13 @@ COMMANDS = {
     "/exit": Command(_exit, "", "Leave; so do Ctrl-D and, twice, Ctrl-C."),
     "/clear": Command(_clear, "", "Forget all but the system message."),
     "/regen": Command(_regen, "", "Answer the last message anew."),
-    "/undo": Command(_undo, "", "Take back the last message and its answer."),
+    "/undo": Command(_undo, "", "Take back the last message and its answer, or what was read for the next one."),
     "/edit": Command(_edit, "[TEXT]", "Ask the last message again in other words."),
     "/read": Command(_read, "FILE", "Put a text file before the next message.", None),
     "/glob": Command(_glob, "PATTERN", f"So for files that match, such as src/**/*.py, at most {MOST_FILES}.", None),
     "/system": Command(_system, "[TEXT]", 'Show or change the system message; "" is none.'),
     "/set": Command(
-        _set, "[NAME [VALUE]]", "Show or change sampling and lengths, such as temp 0.7.",
+        _set, "[NAME [VALUE]]", "Show or change sampling and lengths, such as temp 0.7; default is as at the start.",
         lambda: [_spelling(name) for name in _settable()],
     ),
     "/spec": Command(
