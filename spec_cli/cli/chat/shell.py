@@ -20,7 +20,12 @@ MOST_ECHO = 500  # characters of -p that are shown, as in llama-cli
 
 
 class Shell:
-    """One conversation from its first turn to its last. tell: for what a person should know, unless `-q`."""
+    """One conversation from its first turn to its last.
+
+    tell: for what a person should know, unless `-q`; show: for what was asked for.
+    """
+
+    show = staticmethod(say_wrapped)
 
     def __init__(self, talk: Talk, keyboard: Keyboard, screen: Screen, tell: Callable[[str], None]) -> None:
         self.talk, self.keyboard, self.screen, self.tell = talk, keyboard, screen, tell

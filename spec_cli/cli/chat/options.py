@@ -1,0 +1,101 @@
+"""Commands that change how answers are made."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from spec_cli.cli.prompt import argument
+from spec_cli.errors import UsageError
+from spec_cli.settings import Settings, flags, row_fields
+from spec_cli.values import read
+
+if TYPE_CHECKING:
+    from spec_cli.cli.chat.shell import Shell
+
+ELSEWHERE = {
+    "system_prompt": "/system TEXT sets it", "raw": "a conversation needs the template",
+    "logprobs": "spec-cli generate --json prints them", "spec_type": "/spec TYPE sets it",
+}  # fmt: skip
+
+
+def set_option(shell: Shell, rest: str) -> None:
+    """Show or change what a request may set."""
+    settings = shell.talk.settings
+    if not rest:
+        for name in _settable():
+            if name in flags() and getattr(settings, name) != getattr(Settings(), name):
+                shell.show(f"{_spelling(name)} = {_shown(getattr(settings, name))}")
+        return
+    name, *more = rest.split(None, 1)
+    field = _field(name)
+    if more:
+        shell.talk.change({field: _value(shell, field, more[0], f"/set {name}")}, "/set")
+    shell.show(f"{_spelling(field)} = {_shown(getattr(shell.talk.settings, field))}")
+
+
+def names() -> list[str]:
+    """What `/set` takes."""
+    return [_spelling(name) for name in _settable()]
+
+
+def _settable() -> list[str]:
+    return [name for name in dict.fromkeys(row_fields().values()) if name not in ELSEWHERE]
+
+
+def _field(name: str) -> str:
+    """The field of a name, as a row of batch or a flag may spell it."""
+    key = name.lstrip("-").replace("-", "_")
+    short = {spelling.lstrip("-"): field for field, flag in flags().items() for spelling in flag.names}
+    field = row_fields().get(key) or short.get(name.lstrip("-")) or short.get(key.replace("_", "-"))
+    if field is None:
+        near = difflib.get_close_matches(key, row_fields(), n=1)
+        raise UsageError(f"/set: unknown name {name!r}" + (f" (did you mean {near[0]}?)" if near else ""))
+    if field in ELSEWHERE:
+        raise UsageError(f"/set {name}: {ELSEWHERE[field]}")
+    if field not in _settable():
+        raise UsageError(f"/set {name}: only at the start, it needs a new context or file ({flags()[field].name})")
+    return field
+
+
+def _value(shell: Shell, field: str, text: str, origin: str) -> Any:
+    if text == "default":
+        return getattr(shell.talk.engine.settings, field)
+    if field == "stop":
+        text = argument(text, origin, shell.talk.settings.escape)
+    return read(field, text, origin)
+
+
+def _spelling(field: str) -> str:
+    return flags()[field].name[2:]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ";".join(value) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def speculation(shell: Shell, rest: str) -> None:
+    """Show or change how guesses are made."""
+    start, changes = shell.talk.engine.settings, dict[str, Any]()
+    rest_words = rest.split()
+    while rest_words:
+        word = rest_words.pop(0)
+        if word == "n_max":
+            if not rest_words:
+                raise UsageError("/spec n_max: N is missing")
+            changes["spec_draft_n_max"] = read("spec_draft_n_max", rest_words.pop(0), "/spec n_max")
+        elif word == "on":
+            changes |= {"spec_type": start.spec_type, "spec_draft_n_max": start.spec_draft_n_max}
+        else:
+            changes["spec_type"] = ("none",) if word == "off" else read("spec_type", word, "/spec")
+    if changes:
+        shell.talk.change(changes, "/spec")
+    types, n_max = shell.talk.engine.require_possible(shell.talk.settings)
+    cap = f", n_max {n_max}" if types and n_max is not None else ""
+    shell.show(f"speculation: {','.join(types) or 'none'}{cap}")
