@@ -178,8 +178,8 @@ _GUESSES = ("drafts", "drafted", "accepted", "rate", "mean len")
 
 
 def _guesses(g: Guesses) -> tuple[str, ...]:
-    rate = "" if g.acceptance_rate is None else f"{g.acceptance_rate:.5f}"
-    return str(g.drafts), str(g.drafted), str(g.accepted), rate, f"{g.mean_length:.2f}"
+    rate, length = ("-", "-") if g.acceptance_rate is None else (f"{g.acceptance_rate:.5f}", f"{g.mean_length:.2f}")
+    return str(g.drafts), str(g.drafted), str(g.accepted), rate, length
 
 
 def _grid(first: str, *names: str) -> Table:
