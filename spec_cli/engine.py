@@ -29,7 +29,7 @@ from spec_cli.plan import Plan, plan
 from spec_cli.scheduler import Job, Scheduler
 from spec_cli.sequence import Sequence
 from spec_cli.settings import RANDOM_SEED, Settings, seed_of
-from spec_cli.tokens import Kind, tokens
+from spec_cli.tokens import Kind, common_prefix, tokens
 from spec_cli.values import read
 
 # common/common.cpp, common_init_sampler_from_model: what a file suggests where nothing was said.
@@ -203,6 +203,7 @@ class Engine:
         An interruption (the abort byte) ends the text, it does not raise.
         Raises PromptError when the prompt does not fit the context.
         """
+        known = common_prefix(self.target.memory.held(0), prompt)
         job, reused = self.start(prompt, settings, emit, mark, printed), self.target.graphs_reused
         try:
             while not job.s.finish:
@@ -213,7 +214,8 @@ class Engine:
         except Interrupted:
             job.s.end("interrupted")
             if not job.stats.predicted_n:
-                job.stats.prompt_n = len(self.target.memory.held(job.s.id))
+                held = len(self.target.memory.held(max(0, job.s.id)))
+                job.stats.cache_n, job.stats.prompt_n = min(known, held), max(0, held - known)
                 job.stats.prompt_s = perf_counter() - job.since
         finally:
             self.scheduler.drop()

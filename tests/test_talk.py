@@ -150,12 +150,15 @@ def test_interrupted_before_the_first_word_nothing_is_kept(models: Path, talk: C
     one.engine.abort.set()
     reply = one.ask("abc", Heard(one.engine))
     assert (reply.kept, reply.text, one.conversation.messages) == (False, "", [])
+    assert (reply.answer.stats.cache_n, reply.answer.stats.prompt_n) == (0, 0)
     one.engine.abort.clear()
     said = asked(one, "abc", 3)
     assert said.kept
     assert [m["role"] for m in one.conversation.messages] == ["user", "assistant"]
     one.engine.abort.set()
-    assert not one.regenerate(Heard(one.engine)).kept
+    again = one.regenerate(Heard(one.engine))
+    assert not again.kept
+    assert again.answer.stats.prompt_n == 0  # what was in memory was not decoded
     assert one.conversation.messages[1]["content"] == said.text  # the answer that was to be made anew is still there
 
 

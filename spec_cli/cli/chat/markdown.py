@@ -82,7 +82,7 @@ class MarkdownView:
         """Print what stands before the last block."""
         blocks = [t.map[0] for t in PARSER.parse(self._text) if t.level == 0 and t.map and t.nesting >= 0]
         lines = self._text.split("\n")
-        if blocks and blocks[-1]:
+        if len(blocks) > 1:
             self._print("\n".join(lines[: blocks[-1]]))
             self._text = "\n".join(lines[blocks[-1] :])
 

@@ -72,7 +72,7 @@ def _undo(shell: Shell, rest: str) -> None:
         return
     question = shell.talk.conversation.question or ""
     shell.talk.conversation.undo()
-    shell.tell(f"taken back: {shorter(question)}")
+    shell.tell(f"taken back: {_shorter(question)}")
 
 
 def _edit(shell: Shell, rest: str) -> None:
@@ -117,7 +117,7 @@ def _help(shell: Shell, rest: str) -> None:
         shell.show(line)
 
 
-def shorter(text: str, most: int = 60) -> str:
+def _shorter(text: str, most: int = 60) -> str:
     """The text in one line of at most so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 3]}..."

@@ -12,7 +12,7 @@ from spec_cli.cli.terminal import control, styled
 from spec_cli.scheduler import Job
 
 REFRESH = 0.1  # seconds
-SAVE, RESTORE, WHOLE_SCREEN = "\x1b7", "\x1b8", "\x1b[r"  # DECSC, DECRC (with the pending wrap), DECSTBM
+SAVE, RESTORE, WHOLE_SCREEN = "\x1b7", "\x1b8", "\x1b[r"  # DECSC, DECRC, DECSTBM
 
 
 def status(job: Job, width: int) -> str:
