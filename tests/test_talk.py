@@ -19,6 +19,7 @@ from spec_cli.chat.talk import Reply, Talk
 from spec_cli.chat.thinking import KNOWN, Marks, Thinking, marks_of
 from spec_cli.engine import Engine
 from spec_cli.errors import PromptError, UsageError
+from spec_cli.llama.log import C
 from spec_cli.scheduler import Job
 from spec_cli.settings import Settings
 from spec_cli.tokens import Kind, common_prefix
@@ -143,6 +144,29 @@ def test_a_turn_decodes_its_new_tokens_only(models: Path, talk: Callable[..., Ta
     second = asked(one, "xy")
     # the last token of an answer is sampled, not decoded: it is new too, with its mark and the turn's three
     assert (second.answer.stats.cache_n, second.answer.stats.prompt_n) == (4 + 8 - 1, 1 + 1 + 3)
+
+
+@pytest.mark.parametrize("kind", ["draft", "mimo", "eagle3"])
+def test_the_drafts_memory_stays_too(
+    models: Path, pairs: dict[str, Pair], talk: Callable[..., Talk], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The second prompt is not read again, by the draft model or head as little as by the target."""
+    pair = Pair(models / "plain.gguf", models / "plain.gguf") if kind == "draft" else pairs[kind]
+    one, read = talk(pair.target, model_draft=pair.head, predict=12), []
+    decode = C.llama_decode
+
+    def counted(ctx: Any, batch: Any) -> int:
+        if ctx != one.engine.target.memory.ctx:
+            read.append(batch.n_tokens)
+        return int(decode(ctx, batch))
+
+    asked(one, "abcdefgh" * 12)
+    monkeypatch.setattr(C, "llama_decode", counted)
+    reply = asked(one, "xy")
+    assert reply.answer.n_prompt > 96
+    assert reply.answer.stats.prompt_n < 8
+    assert reply.answer.stats.total.drafted > 5
+    assert 0 < sum(read) < 60
 
 
 def test_interrupted_before_the_first_word_nothing_is_kept(models: Path, talk: Callable[..., Talk]) -> None:
