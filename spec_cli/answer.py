@@ -6,8 +6,9 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
+from spec_cli.report import as_json
 from spec_cli.scheduler import Job
-from spec_cli.stats import Stats, as_json
+from spec_cli.stats import Stats
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from rich.text import Text
 from spec_cli.batch.run import Run
 from spec_cli.batch.totals import Totals
 from spec_cli.chat.talk import Talk
-from spec_cli.stats import Calls, Guesses, Passes, Stats, acceptance_line
+from spec_cli.report import acceptance_line
+from spec_cli.stats import Calls, Guesses, Passes, Stats
 
 REFRESH = 0.1  # seconds
 

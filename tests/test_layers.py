@@ -14,7 +14,7 @@ LAYERS = [
     {"tokens", "settings"},
     {"contracts", "machine", "text", "values"},
     {"stats", "accept", "llama"},
-    {"speculate", "sequence", "drafters"},
+    {"speculate", "sequence", "drafters", "report"},
     {"plan", "scheduler"},
     {"answer"},
     {"engine"},

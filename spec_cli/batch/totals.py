@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spec_cli.stats import Calls, Passes, Stats, by_drafter_json, counters, milliseconds
+from spec_cli.report import by_drafter_json, counters, milliseconds
+from spec_cli.stats import Calls, Passes, Stats
 
 
 @dataclass

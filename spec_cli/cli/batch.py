@@ -186,7 +186,7 @@ def _how_to_go_on(settings: Settings, n: int, journal: Journal | None) -> str:
 def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
     """The numbers of the run."""
     from spec_cli.render import summary
-    from spec_cli.stats import position_line, statistics_lines
+    from spec_cli.report import position_line, statistics_lines
 
     totals, passes, calls = run.totals, run.engine.scheduler.passes, run.engine.drafter.calls
     for line in summary(totals, passes, calls):

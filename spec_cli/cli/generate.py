@@ -84,7 +84,7 @@ def _ignore(text: str) -> None:
 
 def _report(answer: Answer, engine: Engine, settings: Settings, tell: Callable[[str], None]) -> None:
     """What happened, in llama.cpp's lines."""
-    from spec_cli.stats import (
+    from spec_cli.report import (
         acceptance_line,
         is_useless,
         position_line,

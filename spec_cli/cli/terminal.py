@@ -132,8 +132,8 @@ class Output:
 
     def _is_read(self) -> bool:
         """Whether a write would not wait for a reader."""
-        if self._file is None:
-            return True
+        if self._file is None:  # it waits to be opened
+            return False
         try:
             return bool(select.select([], [self._file], [], 0)[1])
         except (OSError, ValueError):

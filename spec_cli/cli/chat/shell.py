@@ -14,7 +14,7 @@ from spec_cli.cli.chat.transcript import Transcript
 from spec_cli.cli.signals import interruptible
 from spec_cli.cli.terminal import LEGEND, is_terminal, say_wrapped, width
 from spec_cli.errors import Interrupted, PromptError, UsageError
-from spec_cli.stats import is_useless, position_line, statistics_lines, timing_lines, turn_line, useless_line
+from spec_cli.report import is_useless, position_line, statistics_lines, timing_lines, turn_line, useless_line
 
 MOST_ECHO = 500  # characters of -p that are shown, as in llama-cli
 
