@@ -107,7 +107,8 @@ class Terminal:
         self.child.send(keys)
 
     def enter(self, line: str, end: str = "\r") -> str:
-        """Type a line; what the terminal showed until the next input line."""
+        """Type a line as soon as one is wanted; what the terminal showed until the next one is."""
+        self.wait(lambda: self.at_prompt)
         before = self.place
         self.type(line + end)
         self.wait(lambda: self.at_prompt and self.place > before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from spec_cli.chat.prompt import Prompts
 from spec_cli.chat.talk import Reply, Talk
 from spec_cli.chat.thinking import KNOWN, Marks, Thinking, marks_of
 from spec_cli.engine import Engine
-from spec_cli.errors import PromptError, UsageError
+from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama.log import C
 from spec_cli.scheduler import Job
 from spec_cli.settings import Settings
@@ -354,6 +355,24 @@ def test_nothing_but_marks_and_blank_space_gets_lost(parts: list[str], inside: b
         assert (whole[0], whole[1]) == ("", text)
     else:
         assert kept in (bare.removeprefix(start), bare.removeprefix(start).replace("</think>", "", 1))
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_piece_is_given_once_though_its_listener_was_interrupted(at: int) -> None:
+    got: list[str] = []
+
+    def emit(text: str, thought: bool) -> None:
+        got.append(text)
+        if len(got) == at + 1:
+            raise Interrupted("interrupted")
+
+    one = Thinking(THINK, True, emit)
+    for piece in ("a", "b ", "c</th", "ink>", "\n", "d", "e <", "f"):
+        with suppress(Interrupted):
+            one.feed(piece)
+    with suppress(Interrupted):
+        one.close()
+    assert (one.thought, one.answer, "".join(got)) == ("ab c", "de <f", "ab cde <f")
 
 
 def test_a_template_names_the_marks_of_its_model() -> None:

@@ -42,7 +42,8 @@ class Thinking:
     """Splits an answer as it comes. emit gets each piece of it and whether it was thought.
 
     inside: the prompt ended with the start mark. Marks are dropped, and the blank space around what is
-    thought. A start mark counts at the beginning of an answer only.
+    thought. A start mark counts at the beginning of an answer only. emit may raise: what it got is not
+    given again.
     """
 
     def __init__(self, marks: Marks | None, inside: bool, emit: Callable[[str, bool], None]) -> None:
@@ -61,11 +62,9 @@ class Thinking:
 
     def close(self) -> None:
         """No more comes."""
-        if self._step == self._thought:
-            self._pass_on(self._pending.rstrip(), thought=True)
-        else:
-            self._pass_on(self._pending, thought=False)
-        self._pending = ""
+        text, self._pending = self._pending, ""
+        thought = self._step == self._thought
+        self._pass_on(text.rstrip() if thought else text, thought)
 
     def _begin(self) -> bool:
         assert self._marks
@@ -85,13 +84,13 @@ class Thinking:
         text = self._pending.lstrip() if self._fresh else self._pending
         before, found, after = text.partition(end)
         if found:
+            self._pending, self._step = after, self._rest
             self._pass_on(before.rstrip(), thought=True)
-            self._pending, self._step, self._fresh = after, self._rest, True
             return True
         held = next((n for n in range(min(len(end) - 1, len(text)), 0, -1) if end.startswith(text[-n:])), 0)
         ready = text[: len(text) - held].rstrip()
-        self._pass_on(ready, thought=True)
         self._pending = text[len(ready) :]
+        self._pass_on(ready, thought=True)
         return False
 
     def _rest(self) -> bool:
@@ -102,8 +101,8 @@ class Thinking:
         return bool(self._pending)
 
     def _answer(self) -> bool:
-        self._pass_on(self._pending, thought=False)
-        self._pending = ""
+        text, self._pending = self._pending, ""
+        self._pass_on(text, thought=False)
         return False
 
     def _pass_on(self, text: str, thought: bool) -> None:
