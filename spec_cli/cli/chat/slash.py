@@ -115,6 +115,7 @@ def _help(shell: Shell, rest: str) -> None:
     rows = [(f"{name} {command.argument}".rstrip(), command.help) for name, command in COMMANDS.items()]
     for line in command_table(rows, width()):
         shell.show(line)
+    shell.show('\nSeveral lines: a trailing \\, Alt-Enter, or a block between """ and """. Ctrl-C stops an answer.')
 
 
 def _shorter(text: str, most: int = 60) -> str:
