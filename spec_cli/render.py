@@ -122,6 +122,7 @@ def conversation_table(talk: Talk, width: int) -> list[str]:
     assert talk.last is not None
     last, every = talk.last.answer.stats, talk.stats
     grid = _grid("", "last", "all")
+    grid.add_row("seed", str(talk.last.answer.seed), "")
     for label, of in _NUMBERS:
         grid.add_row(label, _number(of(last)), _number(of(every)))
     for name, guesses in every.by_drafter.items():

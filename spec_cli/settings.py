@@ -465,7 +465,7 @@ class Settings:
     )
     chat_template_file: Path | None = option(
         None, "--chat-template-file", panel=PROMPT, metavar="FILE", env="LLAMA_ARG_CHAT_TEMPLATE_FILE",
-        help="The same, from a file.",
+        help="A Jinja chat template from a file.",
     )
     chat_template_kwargs: str | None = option(
         None, "--chat-template-kwargs", panel=PROMPT, metavar="JSON", env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS", row=(),
@@ -693,7 +693,7 @@ class Settings:
     )
     grammar_file: Path | None = option(
         None, "--grammar-file", panel=SAMPLING, metavar="FILE",
-        help="The same, from a file.",
+        help="Let the answer follow the grammar (GBNF) in a file.",
     )
     json_schema: str | None = option(
         None, "-j", "--json-schema", panel=SAMPLING, metavar="JSON", row=(),
@@ -750,7 +750,7 @@ class Settings:
     special: bool = option(False, "-sp", "--special", panel=OUTPUT, row=(), help="Print control tokens.")
     output: Path | None = option(
         None, "-o", "--output", "--output-file", panel=OUTPUT, metavar="FILE", command_line_only=True,
-        help="Write to FILE instead of standard output; chat writes a transcript there.",
+        help="Write to FILE instead of standard output; chat: write a transcript to a new FILE.",
     )
     json: bool = option(
         False, "--json", panel=OUTPUT, command_line_only=True, commands=GENERATE_ONLY, help="Print one JSON object."

@@ -100,13 +100,21 @@ def test_the_line_of_timings_can_be_left_out(models: Path) -> None:
     done = chat(models / "clock.gguf", *CLOCK, "-n", 3, "-v", "--seed", 5, stdin="a\n")
     assert "seed = 5" in said(done)
     assert any(line.startswith("statistics     ngram-simple: ") for line in said(done))
+    done = chat(models / "clock.gguf", *CLOCK, "-n", 3, "--seed", 5, stdin="a\n/stats\n/set seed\n/set seed -1\n")
+    assert [line.split() for line in said(done) if "seed" in line] == [
+        ["seed", "5"], ["seed", "=", "5"], ["seed", "=", "-1"],
+    ]  # fmt: skip
 
 
 def test_the_transcript_is_llama_clis(models: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.txt"
     done = chat(models / "clock.gguf", *CLOCK, "-n", 3, "-o", file, stdin="a\nb\n/regen\n")
     assert done.stdout == b"bcd\ncde\ncde\n"
-    assert file.read_text() == "User:\na\n\nAssistant:\nbcd\n\nUser:\nb\n\nAssistant:\ncde\n\nAssistant:\ncde\n\n"
+    text = "User:\na\n\nAssistant:\nbcd\n\nUser:\nb\n\nAssistant:\ncde\n\nAssistant:\ncde\n\n"
+    assert file.read_text() == text
+    again = chat(models / "clock.gguf", *CLOCK, "-n", 3, "-o", file, stdin="a\n")
+    assert refused(again, 3) == f"error: -o/--output: {file} exists already: a transcript begins a new file"
+    assert file.read_text() == text
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -202,7 +210,7 @@ def test_a_full_context_is_said_and_does_not_loop(models: Path) -> None:
 
 def test_an_answer_that_fills_the_context_says_so_with_both_numbers(models: Path) -> None:
     done = chat(models / "clock.gguf", *CLOCK, "-c", 256, stdin="a" * 200)
-    words = "the context is full (202 tokens of conversation and 55 of answer, 256 in all)"
+    words = "the context is full (202 tokens of conversation and 54 of answer, 256 in all)"
     assert done.stdout.decode() == tiny.alphabet(56)[1:] + "\n"
     assert f"{words}: the answer ends here; /clear starts anew" in said(done)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from typing import Any
 
+import psutil
 import pytest
 import tiny
 from conftest import cli
@@ -340,6 +343,30 @@ def test_ctrl_c_clears_the_line_and_twice_at_an_empty_one_leaves(clock: Any) -> 
     assert t.enter("\x03", end="") == hint
     t.type("\x03")
     assert t.ended() == 0
+
+
+def test_ctrl_c_at_any_moment_ends_an_answer_and_nothing_else(tmp_path: Path) -> None:
+    rng, model = random.Random(3), tiny.clock(tmp_path / "plain.gguf", n_ctx=8192)
+    with Terminal(model, *CLOCK, "-n", 4000, "--context-shift", "--spec-type", "none", home=tmp_path).start() as t:
+        for _ in range(12):
+            before = t.place
+            t.type("ab\r")
+            t.wait(lambda least=before: t.place > least)  # it is read
+            sleep(rng.random() * 0.1)
+            os.kill(t.child.pid, signal.SIGINT)
+            t.wait(lambda least=before: t.at_prompt and t.place > least)
+        t.enter("/set n 6")
+        t.enter("xy")
+        t.enter(f"/save {tmp_path / 'a.json'}")
+        said = messages(tmp_path / "a.json")
+        assert [m["role"] for m in said] == ["user", "assistant"] * (len(said) // 2)
+        assert said[-1]["content"] == "zabcde"
+        assert len(said) > 8
+        assert all(tiny.alphabet(4100)[2:].startswith(m["content"]) for m in said[1:-2:2])
+        before = sum(psutil.Process(t.child.pid).cpu_times()[:2])
+        sleep(0.3)
+        assert sum(psutil.Process(t.child.pid).cpu_times()[:2]) - before < 0.1  # nothing spins
+        assert t.leave() == 0
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -65,9 +65,8 @@ def batch(given: dict[str, Any]) -> int:
                 journal.write(text)
             else:
                 assert output is not None
-                received.patient = False
-                output.write(text)
-                received.patient = True
+                with received.writing(output.waits):
+                    output.write(text)
             written += 1
 
         if journal:

@@ -52,9 +52,8 @@ def generate(given: dict[str, Any]) -> None:
             style = STYLES[kind] if color else ""
 
         def emit(piece: str) -> None:
-            received.patient = False
-            output.write(piece, style)
-            received.patient = True
+            with received.writing(output.waits):
+                output.write(piece, style)
 
         received.patient = True
         try:

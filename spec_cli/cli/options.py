@@ -16,8 +16,9 @@ from spec_cli.settings import Settings, flags, is_list, is_switch
 
 # What `--help` shows; `--help-all` shows all. Flags of one command only are always shown.
 _USUAL = """
-    model model_draft gpu_layers gpu_layers_draft lora config ctx_size batch_size threads flash_attn cache_type_k
-    cache_type_v file system_prompt raw chat_template_file reasoning predict stop seed temp top_k top_p min_p
+    model model_draft hf_repo gpu_layers gpu_layers_draft lora config ctx_size batch_size threads flash_attn
+    cache_type_k cache_type_v file system_prompt raw chat_template_file reasoning predict stop seed temp top_k top_p
+    min_p
     repeat_penalty ignore_eos grammar_file json_schema spec_type spec_draft_n_max spec_draft_p_min
     spec_ngram_simple_size_n spec_ngram_simple_size_m logprobs output verbose quiet
 """

@@ -25,11 +25,16 @@ def handled() -> list[signal.Signals]:
 _ALWAYS = (signal.SIGINT, signal.SIGTERM)
 
 
+def _always() -> bool:
+    return True
+
+
 class Received:
     """Which signal came first, if any.
 
     patient: the code that runs looks for the stop by itself (llama.cpp's passes and loading). Where
-    it does not, a signal raises Interrupted: Python would start a blocked write or open again.
+    it does not, a signal raises Interrupted if what runs `waits`: Python would begin a blocked write
+    or open again.
     finishing: while patient, a first signal only asks; it takes a second one to stop what runs.
     """
 
@@ -37,6 +42,18 @@ class Received:
     stopped = False
     patient = False
     finishing = False
+
+    def __init__(self) -> None:
+        self.waits: Callable[[], bool] = _always
+
+    @contextmanager
+    def writing(self, waits: Callable[[], bool]) -> Iterator[None]:
+        """A write: a signal ends it only while it waits for its reader, so that nothing of it gets lost."""
+        self.waits, self.patient = waits, False
+        try:
+            yield
+        finally:
+            self.waits, self.patient = _always, True
 
     @property
     def exit_code(self) -> int:
@@ -65,7 +82,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
 
     def watch() -> None:
         heard = 0
-        while reader.recv(1) != b"\0":
+        while reader.recv(1) not in (b"\0", b""):
             heard += 1
             if heard > (received.finishing and received.patient):
                 stop()
@@ -80,7 +97,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
         if received.stopped:
             raise KeyboardInterrupt(received.exit_code)
         received.stopped = True
-        if not received.patient:
+        if not received.patient and received.waits():
             raise received.error()
 
     def unraisable(problem: sys.UnraisableHookArgs) -> None:
@@ -90,17 +107,32 @@ def interruptible(stop: Callable[[], None]) -> Iterator[Received]:
 
     old_hook, sys.unraisablehook = sys.unraisablehook, unraisable
     thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    old = {number: signal.signal(number, handle) for number in handled()}
+    with _deferred():
+        thread.start()
+        old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        old = {number: signal.signal(number, handle) for number in handled()}
     try:
         yield received
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(old_fd)
-        sys.unraisablehook = old_hook
-        writer.send(b"\0")
-        thread.join()
-        reader.close()
-        writer.close()
+        with _deferred():
+            for number, handler in old.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(old_fd)
+            sys.unraisablehook = old_hook
+            writer.send(b"\0")
+            thread.join()
+            reader.close()
+            writer.close()
+
+
+@contextmanager
+def _deferred() -> Iterator[None]:
+    """Signals wait until this is over, where the system can make them wait."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)

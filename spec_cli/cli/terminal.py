@@ -116,7 +116,7 @@ class Output:
         except BrokenPipeError:
             raise
         except Interrupted:
-            self._stuck = not self._is_read()  # then what follows would wait again
+            self._stuck = True  # nobody reads: what follows would wait again
             raise
         except OSError as error:
             if self._path is None:
@@ -130,14 +130,12 @@ class Output:
         """Another answer: who did not read the last one may do so now."""
         self._stuck = False
 
-    def _is_read(self) -> bool:
-        """Whether a write would not wait for a reader."""
-        if self._file is None:  # it waits to be opened
-            return False
+    def waits(self) -> bool:
+        """Whether a write waits for a reader, or for one to open its file."""
         try:
-            return bool(select.select([], [self._file], [], 0)[1])
+            return self._file is None or not select.select([], [self._file], [], 0)[1]
         except (OSError, ValueError):
-            return False
+            return True
 
     def end_line(self) -> None:
         """One final newline, unless the text has its own; a file exists from now on, if empty."""

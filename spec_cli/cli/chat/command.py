@@ -12,7 +12,7 @@ from spec_cli.cli.prompt import user_text
 from spec_cli.cli.signals import interruptible
 from spec_cli.cli.terminal import LEGEND, quiet, say_wrapped, wants_color
 from spec_cli.config import resolve
-from spec_cli.errors import Interrupted, UsageError
+from spec_cli.errors import FileError, Interrupted, UsageError
 from spec_cli.hub import fetched
 
 
@@ -26,6 +26,8 @@ def chat(given: dict[str, Any]) -> None:
         raise UsageError(f"{settings.origins['raw']}: a conversation needs the chat template")
     first = user_text(settings) if (settings.prompt, settings.file) != (None, None) else None
     settings = checked(settings)
+    if settings.output and os.path.isfile(settings.output) and os.path.getsize(settings.output):
+        raise FileError(f"-o/--output: {settings.output} exists already: a transcript begins a new file")
     tell = quiet if settings.quiet else say_wrapped
     settings = fetched(settings, tell)
     color = wants_color(settings.color)

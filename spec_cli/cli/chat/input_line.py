@@ -50,13 +50,17 @@ class InputLine:
         def leave(number: int, frame: object) -> None:
             error = Interrupted("interrupted")
             error.exit_code = EXIT[signal.Signals(number)]
-            if app.loop:
-                app.loop.call_soon_threadsafe(lambda: app.exit(exception=error))
 
-        ends = [number for number in handled() if number != signal.SIGINT]  # that one is a key
-        old = {number: signal.signal(number, leave) for number in ends}
+            def stop() -> None:
+                with suppress(Exception):  # it stops already
+                    app.exit(exception=KeyboardInterrupt if number == signal.SIGINT else error)
+
+            if app.loop:
+                app.loop.call_soon_threadsafe(stop)
+
+        old = {number: signal.signal(number, leave) for number in handled()}
         try:
-            text = self._session.prompt(PROMPT, default=offered)
+            text = self._session.prompt(PROMPT, default=offered, handle_sigint=False)
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)

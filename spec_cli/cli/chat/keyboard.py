@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -93,12 +94,19 @@ class SimpleTerminal(Lines):
         lines: list[str] = []
         while True:
             control("  " if lines else PROMPT)
+            old = signal.signal(signal.SIGINT, signal.default_int_handler)
             try:
                 lines.append(super().read())
+            except KeyboardInterrupt:
+                control("\n")
+                raise
             except EOFError:
+                control("\n")
                 if not lines:
                     raise
                 return "\n".join(lines)
+            finally:
+                signal.signal(signal.SIGINT, old)
             text = "\n".join(lines)
             if is_command(text):
                 return text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spec_cli.cli.prompt import argument
 from spec_cli.errors import UsageError
-from spec_cli.settings import Settings, flags, row_fields
+from spec_cli.settings import RANDOM_SEED, Settings, flags, row_fields
 from spec_cli.values import read
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _spelling(field: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
+    if value in (None, RANDOM_SEED):
         return "not set"
     if isinstance(value, bool):
         return "on" if value else "off"

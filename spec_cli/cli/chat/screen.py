@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from spec_cli.cli.signals import Received
 from spec_cli.cli.terminal import STYLES, Output, control, is_dumb, is_terminal, shown, styled
+from spec_cli.errors import Interrupted
 from spec_cli.scheduler import Job
 from spec_cli.settings import Settings
 from spec_cli.tokens import Kind
@@ -41,15 +43,16 @@ class Screen:
         self._dim, self._plain = ("\x1b[2m", "\x1b[0m") if styled(sys.stderr) else ("", "")
         self._style = ""
         self._thinks = False
-        self.received = Received()
+        self._received = Received()
 
     @property
     def renders(self) -> bool:
         """Whether answers are shown as Markdown."""
         return self._markdown is not None
 
-    def begin(self) -> None:
+    def begin(self, received: Received) -> None:
         """An answer comes. The cursor is at the beginning of a line."""
+        self._received = received
         self._output.begin()
         if self._status:
             self._status.begin()
@@ -61,15 +64,14 @@ class Screen:
 
     def write(self, text: str, thought: bool) -> None:
         """A piece of the answer, or of what the model thinks."""
-        self.received.patient = False
-        if thought != self._thinks:
-            self._turn(thought)
-        if not thought:
-            self._answer(text)
-        elif self._thoughts:
-            control(f"{self._dim}{shown(text)}{self._plain}")
-            self._wrote(text)
-        self.received.patient = True
+        with self._received.writing(self._output.waits):
+            if thought != self._thinks:
+                self._turn(thought)
+            if not thought:
+                self._answer(text)
+            elif self._thoughts:
+                control(f"{self._dim}{shown(text)}{self._plain}")
+                self._wrote(text)
 
     def _answer(self, text: str) -> None:
         if self._markdown:
@@ -99,7 +101,8 @@ class Screen:
             if self._markdown:
                 self._markdown.end()
             else:
-                self._output.end_line()
+                with self._received.writing(self._output.waits), suppress(Interrupted):
+                    self._output.end_line()
         finally:
             if self._status:
                 self._status.end()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from spec_cli.chat.talk import Listener, Reply, Talk
@@ -37,10 +39,39 @@ class Shell:
         self.own_files: set[Path] = set()
         """Files that this conversation was saved to or loaded from."""
         self.done = False
+        self._stops = False
         self._warned = False
 
     def run(self, first: str | None) -> None:
-        """Turn after turn until the end of the input, `/exit`, or with `-st` one answer."""
+        """Turn after turn until the end of the input, `/exit`, or with `-st` one answer.
+
+        At a terminal Ctrl-C is a key while a line is typed, stops an answer or a command, and has no
+        effect between.
+        """
+        if self.keyboard.piped:
+            self._turns(first)
+            return
+        old = signal.signal(signal.SIGINT, self._ctrl_c)
+        try:
+            self._turns(first)
+        finally:
+            signal.signal(signal.SIGINT, old)
+
+    def _ctrl_c(self, number: int, frame: object) -> None:
+        if self._stops:
+            self._stops = False
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """A command: Ctrl-C ends it and nothing else."""
+        self._stops = True
+        try:
+            yield
+        finally:
+            self._stops = False
+
+    def _turns(self, first: str | None) -> None:
         warned = False
         while not self.done:
             edited, self.offered = self.offered is not None, self.offered or ""
@@ -95,7 +126,8 @@ class Shell:
 
     def _take(self, text: str, edited: bool) -> None:
         if is_command(text) and not (edited and text == self.talk.conversation.question):
-            slash.run(self, text)
+            with self._stoppable():
+                slash.run(self, text)
         elif edited:
             self.ask_instead(text)
         elif text:
@@ -130,17 +162,14 @@ class Shell:
         """Let the model answer, and tell how that went. question: for the transcript, where it is new."""
         abort = self.talk.engine.abort
         abort.clear()
-        with interruptible(abort.set) as received:
-            self.screen.received = received
+        with interruptible(abort.set) as received, silent():
             received.patient = True
-            with silent():
-                self.screen.begin()
-                try:
-                    reply = how(self.screen)
-                finally:
-                    received.patient = False
-                    self.screen.end()
-            self.transcript.add(reply, question)
+            self.screen.begin(received)
+            try:
+                reply = how(self.screen)
+            finally:
+                self.screen.end()
+        self.transcript.add(reply, question)
         self._report(reply)
         error = received.error()
         if reply.answer.finish_reason == "interrupted" and not self._goes_on(error):
@@ -160,7 +189,7 @@ class Shell:
         if reply.thought and not reply.text and answer.finish_reason == "length":
             self.tell(f"the answer ends amid its thinking, after {answer.stats.predicted_n} tokens (-n/--predict)")
         if answer.finish_reason == "context":
-            used = f"{answer.n_prompt} tokens of conversation and {answer.stats.predicted_n} of answer"
+            used = f"{answer.n_prompt} tokens of conversation and {engine.target.n_ctx - answer.n_prompt} of answer"
             ways = "the next turn drops the oldest" if settings.context_shift else "/clear starts anew"
             self.tell(f"the context is full ({used}, {engine.target.n_ctx} in all): the answer ends here; {ways}")
         if settings.show_timings:

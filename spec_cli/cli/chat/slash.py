@@ -99,7 +99,7 @@ def _stats(shell: Shell, rest: str) -> None:
 
     if shell.talk.last is None:
         raise UsageError("/stats: there is no answer yet")
-    for line in conversation_table(shell.talk, width()):
+    for line in conversation_table(shell.talk, width() - 1):
         shell.show(line)
 
 
@@ -113,7 +113,7 @@ def _help(shell: Shell, rest: str) -> None:
     from spec_cli.render import command_table
 
     rows = [(f"{name} {command.argument}".rstrip(), command.help) for name, command in COMMANDS.items()]
-    for line in command_table(rows, width()):
+    for line in command_table(rows, width() - 1):
         shell.show(line)
     shell.show('\nSeveral lines: a trailing \\, Alt-Enter, or a block between """ and """. Ctrl-C stops an answer.')
 
