@@ -94,9 +94,9 @@ class Output:
         if path is not None and sys.stdout is not None and same_file(path, sys.stdout.fileno()):
             path = None  # /dev/stdout: opening it would empty a file that it is redirected to
         self._path = path
-        self._file: BinaryIO | None = None
         if path is None and sys.stdout is None:
             raise FileError("standard output is closed (-o FILE writes to a file)")
+        self._file: BinaryIO | None = sys.stdout.buffer if path is None else None
         self._clean: Callable[[str], str] = shown if path is None and sys.stdout.isatty() else str
         self._ends_line = True
         self._stuck = False
@@ -109,7 +109,8 @@ class Output:
             return
         try:
             if self._file is None:
-                self._file = self._path.open("wb") if self._path else sys.stdout.buffer
+                assert self._path
+                self._file = self._path.open("wb")
             styled = f"{style}{self._clean(text)}\x1b[0m" if style and text else self._clean(text)
             self._file.write(styled.encode("utf-8", "replace"))
             self._file.flush()
