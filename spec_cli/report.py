@@ -19,13 +19,10 @@ def turn_line(s: Stats, why: str) -> str:
     return f"[ {speed} ] {acceptance_line(s.total) if s.total.drafted else f'speculation: {why}'}"
 
 
-def is_useless(g: Guesses) -> bool:
-    """Whether many guesses were made and none was right."""
-    return g.drafted > 200 and not g.accepted
-
-
-def useless_line(g: Guesses) -> str:
-    """What to say then."""
+def useless_line(g: Guesses) -> str | None:
+    """What to say where many guesses were made and none was right."""
+    if g.drafted <= 200 or g.accepted:
+        return None
     return f"speculation: none of {g.drafted} guesses was right: this draft does not help this target"
 
 

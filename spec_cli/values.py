@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,13 @@ def read(name: str, value: Any, origin: str) -> Any:
     if flag.choices and not flag.parse and result not in flag.choices:
         raise refuse(f"is not one of {', '.join(flag.choices)}")
     return result
+
+
+def with_rivals_off(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request sets, and what it thereby turns off: of two such options only one would count."""
+    rivals = (("grammar", "json_schema"), ("json_schema", "grammar"), ("samplers", "sampler_seq"))
+    off = {rival: None for mine, rival in rivals if values.get(mine) is not None}
+    return {**off, **values}
 
 
 def _bias_texts(value: Any) -> Any:

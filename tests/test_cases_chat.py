@@ -174,6 +174,20 @@ def test_what_cannot_be_written_is_an_error_once(models: Path, tmp_path: Path) -
     assert asked == [f"--- File: {tmp_path / 'f.txt'} ---\nfile\na", "c"]
 
 
+def test_what_is_set_counts_also_beside_its_rival(models: Path) -> None:
+    """--sampler-seq wins over --samplers, a schema over a grammar: at the start, but not over a later /set."""
+    script = "a\n/set json-schema {}\n/regen\n/set grammar root ::= [x]\n/regen\n"
+    done = chat(models / "clock.gguf", *CLOCK, "-n", 3, "--grammar", "root ::= [y]", stdin=script)
+    first, second, third = done.stdout.decode().splitlines()
+    assert (first, third) == ("y", "x")
+    assert second.startswith("{")
+    penalties = ("--sampler-seq", "t", "--repeat-penalty", 1e6, "--repeat-last-n", 64)  # they are left out
+    done = chat(models / "clock.gguf", *CLOCK, "-n", 30, *penalties, stdin="a\n/set samplers penalties\n/regen\n")
+    first, second = done.stdout.decode().splitlines()
+    assert first == tiny.alphabet(31)[1:]
+    assert second != first
+
+
 def test_what_cannot_be_set_is_not(models: Path, tmp_path: Path) -> None:
     (tmp_path / "null.json").write_text('{"messages": null}')
     script = "\n".join((

@@ -12,7 +12,7 @@ from spec_cli.batch.lines import MOST_BYTES, Line
 from spec_cli.chat.messages import Message, kind, read_messages
 from spec_cli.errors import UsageError
 from spec_cli.settings import row_fields
-from spec_cli.values import read
+from spec_cli.values import read, with_rivals_off
 
 NOT_USED = ("model", "user", "metadata", "store")  # of OpenAI's requests; they change no text
 RAW_URL, CHAT_URL = "/v1/completions", "/v1/chat/completions"
@@ -97,9 +97,7 @@ def _row(data: dict[str, Any], id: Any) -> Row:
         elif name not in known and name not in _OWN:
             near = difflib.get_close_matches(name, [*known, "prompt", "messages"], n=1)
             raise UsageError(f"unknown field {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
-    for mine, runs in (("grammar", "json_schema"), ("json_schema", "grammar"), ("samplers", "sampler_seq")):
-        if values.get(mine) is not None:
-            values[runs] = None
+    values = with_rivals_off(values)
     if "" in values.get("stop", ()):
         raise UsageError("stop: an empty text would end the answer at once")
     return Row(id, _content(data), values, tuple(unused))

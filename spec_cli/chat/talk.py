@@ -22,6 +22,7 @@ from spec_cli.scheduler import Job
 from spec_cli.settings import Settings
 from spec_cli.stats import Stats
 from spec_cli.tokens import Kind
+from spec_cli.values import with_rivals_off
 
 ROOM = 8  # a context shift is due when less than an eighth of the context is left
 
@@ -83,7 +84,7 @@ class Talk:
     def change(self, values: Mapping[str, Any], origin: str) -> None:
         """Other settings from now on. Raises UsageError, with nothing changed, for what this run cannot do."""
         origins = {**self.settings.origins, **dict.fromkeys(values, origin)}
-        settings = replace(self.settings, **values, origins=origins)
+        settings = replace(self.settings, **with_rivals_off(values), origins=origins)
         self.engine.check(settings)
         template_values(settings)
         self.settings = settings

@@ -15,7 +15,7 @@ from spec_cli.batch.journal import Journal, binding
 from spec_cli.batch.lines import Line, Lines
 from spec_cli.cli.checked import checked
 from spec_cli.cli.signals import Received, interruptible
-from spec_cli.cli.terminal import Output, quiet, require_writable, same_file, say
+from spec_cli.cli.terminal import Output, counted, quiet, require_writable, same_file, say
 from spec_cli.config import resolve
 from spec_cli.errors import FileError, Interrupted, SpecError, UsageError
 from spec_cli.hub import fetched
@@ -97,16 +97,12 @@ def batch(given: dict[str, Any]) -> int:
             say(_how_to_go_on(settings, written + run.totals.skipped, journal))
             raise received.error()
         if journal and journal.answered:
-            say(f"{_rows(len(journal.answered))} of {settings.output} are of no row of this input, and stay")
+            say(f"{counted(len(journal.answered), 'row')} of {settings.output} are of no row of this input, and stay")
         if run.failed_before:
-            say(f"error: {_rows(run.failed_before)} failed in an earlier run (--retry-errors tries again)")
+            say(f"error: {counted(run.failed_before, 'row')} failed in an earlier run (--retry-errors tries again)")
         if run.totals.failed:
-            say(f"error: {_rows(run.totals.failed)} failed: the records with the key error say why")
+            say(f"error: {counted(run.totals.failed, 'row')} failed: the records with the key error say why")
         return SOME_FAILED if run.totals.failed or run.failed_before else 0
-
-
-def _rows(n: int) -> str:
-    return "1 row" if n == 1 else f"{n} rows"
 
 
 def _go_on(run: Run, lines: Lines, watch: Watch, received: Received) -> None:
@@ -125,7 +121,7 @@ def _go_on(run: Run, lines: Lines, watch: Watch, received: Received) -> None:
             watch.update(run)
             if received.signal and run.running and not told:
                 told = True
-                watch.say(f"interrupted: finishing {_rows(run.running)} (once more stops at once)")
+                watch.say(f"interrupted: finishing {counted(run.running, 'row')} (once more stops at once)")
     except Interrupted:
         run.engine.scheduler.drop()
     finally:
@@ -175,7 +171,7 @@ def _journal(settings: Settings, bound: dict[str, Any], stack: ExitStack) -> Jou
 
 def _how_to_go_on(settings: Settings, n: int, journal: Journal | None) -> str:
     """What was saved and how the rest is had."""
-    rows = f"{_rows(n)} {'is' if n == 1 else 'are'}"
+    rows = f"{counted(n, 'row')} {'is' if n == 1 else 'are'}"
     if journal is None:
         return f"{rows} written; with -o FILE a run can be gone on with"
     args = [*sys.argv[1:], *(() if settings.resume else ("--resume",))]
@@ -195,7 +191,7 @@ def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
         for line in statistics_lines(totals.stats.by_drafter, calls):
             tell(line)
     if run.changed:
-        tell(f"{_rows(run.changed)} changed since an earlier run, answered again")
+        tell(f"{counted(run.changed, 'row')} changed since an earlier run, answered again")
     if settings.stats:
         numbers = json.dumps(totals.as_json(passes, calls, run.engine.n_rows), indent=1)
         try:

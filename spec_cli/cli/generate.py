@@ -85,7 +85,6 @@ def _report(answer: Answer, engine: Engine, settings: Settings, tell: Callable[[
     """What happened, in llama.cpp's lines."""
     from spec_cli.report import (
         acceptance_line,
-        is_useless,
         position_line,
         statistics_lines,
         timing_lines,
@@ -106,6 +105,6 @@ def _report(answer: Answer, engine: Engine, settings: Settings, tell: Callable[[
     if settings.verbose:
         for line in statistics_lines(stats.by_drafter, engine.drafter.calls):
             tell(line)
-    if is_useless(stats.total):
-        tell(useless_line(stats.total))
+    if useless := useless_line(stats.total):
+        tell(useless)
     tell(f"seed = {answer.seed}")

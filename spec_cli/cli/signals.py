@@ -19,10 +19,8 @@ if hasattr(signal, "SIGHUP"):
 
 def handled() -> list[signal.Signals]:
     """Those that end a run here; nohup lets SIGHUP pass."""
-    return [number for number in EXIT if number in _ALWAYS or signal.getsignal(number) is not signal.SIG_IGN]
-
-
-_ALWAYS = (signal.SIGINT, signal.SIGTERM)
+    always = (signal.SIGINT, signal.SIGTERM)
+    return [number for number in EXIT if number in always or signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def _always() -> bool:

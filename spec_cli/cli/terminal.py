@@ -36,12 +36,22 @@ def say_wrapped(line: str) -> None:
     say(line)
 
 
-def width() -> int:
-    """Columns of the terminal at standard error, else 80."""
+def size() -> os.terminal_size:
+    """Of the terminal at standard error, else 80 x 24."""
     try:
-        return max(10, os.get_terminal_size(sys.stderr.fileno()).columns)
+        return os.get_terminal_size(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):
-        return 80
+        return os.terminal_size((80, 24))
+
+
+def width() -> int:
+    """Its columns, for lines of words."""
+    return max(10, size().columns)
+
+
+def counted(n: int, what: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def control(text: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spec_cli.chat.conversation import Conversation
 from spec_cli.cli.prompt import file_text
+from spec_cli.cli.terminal import counted
 from spec_cli.errors import FileError, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def save(shell: Shell, rest: str) -> None:
             beside.unlink(missing_ok=True)
         raise UsageError(f"/save: {rest}: {error.strerror}") from None
     shell.own_files.add(path)
-    shell.tell(f"{_messages(shell.talk.conversation)} saved to {rest}")
+    shell.tell(f"{counted(len(shell.talk.conversation.messages), 'message')} saved to {rest}")
 
 
 def load(shell: Shell, rest: str) -> None:
@@ -87,9 +88,4 @@ def load(shell: Shell, rest: str) -> None:
         raise UsageError(f"/load: {rest}: {error}") from None
     shell.own_files.add(_path(rest, "/load"))
     hint = ": /regen answers the last one" if shell.talk.conversation.waits else ""
-    shell.tell(f"{_messages(shell.talk.conversation)} loaded from {rest}{hint}")
-
-
-def _messages(conversation: Conversation) -> str:
-    n = len(conversation.messages)
-    return "1 message" if n == 1 else f"{n} messages"
+    shell.tell(f"{counted(len(shell.talk.conversation.messages), 'message')} loaded from {rest}{hint}")

@@ -14,9 +14,9 @@ from spec_cli.cli.chat.keyboard import Keyboard, is_command, silent
 from spec_cli.cli.chat.screen import Screen
 from spec_cli.cli.chat.transcript import Transcript
 from spec_cli.cli.signals import interruptible
-from spec_cli.cli.terminal import LEGEND, is_terminal, say_wrapped, width
+from spec_cli.cli.terminal import LEGEND, counted, is_terminal, say_wrapped, width
 from spec_cli.errors import Interrupted, PromptError, UsageError
-from spec_cli.report import is_useless, position_line, statistics_lines, timing_lines, turn_line, useless_line
+from spec_cli.report import position_line, statistics_lines, timing_lines, turn_line, useless_line
 
 MOST_ECHO = 500  # characters of -p that are shown, as in llama-cli
 
@@ -40,7 +40,7 @@ class Shell:
         """Files that this conversation was saved to or loaded from."""
         self.done = False
         self._stops = False
-        self._warned = False
+        self._told_useless = False
 
     def run(self, first: str | None) -> None:
         """Turn after turn until the end of the input, `/exit`, or with `-st` one answer.
@@ -160,7 +160,7 @@ class Shell:
 
     def answer(self, how: Callable[[Listener], Reply], question: str | None = None) -> Reply:
         """Let the model answer, and tell how that went. question: for the transcript, where it is new."""
-        abort = self.talk.engine.abort
+        abort, self._stops = self.talk.engine.abort, False
         abort.clear()
         with interruptible(abort.set) as received, silent():
             received.patient = True
@@ -172,7 +172,7 @@ class Shell:
         self.transcript.add(reply, question)
         self._report(reply)
         error = received.error()
-        if reply.answer.finish_reason == "interrupted" and not self._goes_on(error):
+        if received.signal is not None and not self._goes_on(error):
             raise error
         self.done = self.done or self.talk.settings.single_turn
         return reply
@@ -184,8 +184,7 @@ class Shell:
             self.tell("interrupted before the first word: nothing is kept of this turn")
             return
         if reply.dropped:
-            turns = "1 turn" if reply.dropped == 1 else f"{reply.dropped} turns"
-            self.tell(f"context shift: the oldest {turns} dropped")
+            self.tell(f"context shift: the oldest {counted(reply.dropped, 'turn')} dropped")
         if reply.thought and not reply.text and answer.finish_reason == "length":
             self.tell(f"the answer ends amid its thinking, after {answer.stats.predicted_n} tokens (-n/--predict)")
         if answer.finish_reason == "context":
@@ -199,9 +198,9 @@ class Shell:
             self.tell(line.replace(" ] ", " ]\n") if narrow else line)
         if settings.verbose:
             self._details(reply)
-        if not self._warned and is_useless(self.talk.stats.total):
-            self._warned = True
-            self.tell(useless_line(self.talk.stats.total))
+        if not self._told_useless and (useless := useless_line(self.talk.stats.total)):
+            self._told_useless = True
+            self.tell(useless)
 
     def _details(self, reply: Reply) -> None:
         stats = reply.answer.stats

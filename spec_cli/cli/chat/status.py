@@ -8,7 +8,7 @@ from time import monotonic
 
 from prompt_toolkit.utils import get_cwidth
 
-from spec_cli.cli.terminal import control, styled
+from spec_cli.cli.terminal import control, size, styled
 from spec_cli.scheduler import Job
 
 REFRESH = 0.1  # seconds
@@ -51,7 +51,7 @@ class Status:
 
     def begin(self) -> None:
         """The cursor is at the beginning of a line: make room below it."""
-        self._line, self._size = "", _size()
+        self._line, self._size = "", size()
         self._ready = self.beside or (self._size.lines > 3 and self._size.columns > 1)
         if self._ready and not self.beside:
             margins = f"\x1b[1;{self._size.lines - 1}r"
@@ -67,7 +67,7 @@ class Status:
         """Show where the answer is, now and then."""
         if monotonic() - self._drawn < REFRESH:
             return
-        if self._ready and _size() != self._size:
+        if self._ready and size() != self._size:
             self._resized()
         if self._ready and _column(self._line, self._size.columns) is not None:
             self._drawn = monotonic()
@@ -76,8 +76,8 @@ class Status:
 
     def _resized(self) -> None:
         """Let go of the old last line, wherever it is now. Only at a line break is the cursor's place certain again."""
-        self._ready, before, self._size = False, self._size, _size()
-        certain = all(_column(self._line, size.columns) is not None for size in (before, self._size))
+        self._ready, before, self._size = False, self._size, size()
+        certain = all(_column(self._line, at.columns) is not None for at in (before, self._size))
         control(f"{SAVE}{WHOLE_SCREEN}{RESTORE}" + ("\x1b[J" if certain else ""))
 
     def end(self) -> None:
@@ -99,10 +99,3 @@ def _column(line: str, width: int) -> int | None:
             return None
         column = n if column + n > width else column + n
     return column if column < width else None
-
-
-def _size() -> os.terminal_size:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno())
-    except (OSError, ValueError):
-        return os.terminal_size((80, 24))
