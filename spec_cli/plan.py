@@ -11,12 +11,12 @@ from spec_cli.drafters.table import AUTOMATIC_N_MAX, Choice, choose
 from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
 from spec_cli.llama.fit import context_bytes
-from spec_cli.llama.grammar import Grammar, gbnf_of, grammar_origin
 from spec_cli.llama.head import ENCODER
 from spec_cli.llama.head_fit import require_fitting
 from spec_cli.llama.header import check_file
 from spec_cli.llama.loading import LoadParams, check_adapters, check_patterns
 from spec_cli.llama.model import Model
+from spec_cli.llama.sampler import check_constraint
 from spec_cli.llama.vocab import require_compatible
 from spec_cli.settings import MOST_CTX, ROPE_SCALING, Settings, read_kv_override
 
@@ -60,8 +60,7 @@ def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False,
     with ExitStack() as stack:
         target = stack.enter_context(Model(settings.model, "target", how, dry=True))
         target.require_language_model()
-        if (grammar := gbnf_of(settings)) is not None:
-            Grammar(target.vocab, grammar, grammar_origin(settings)).close()
+        check_constraint(settings, target.vocab)
         choice = choose(settings, header, header_draft)
         draft = None
         if settings.model_draft:

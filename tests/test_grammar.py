@@ -110,7 +110,7 @@ BAD = [
     (("--grammar", 'root ::= root "a"'), "left recursion"),
     (("-j", "{bad"), "not JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
     (("-j", '{"$ref": "https://example.org/x.json"}'), "references to the network are not followed"),
-    (("-j", '{"type": "objekt"}'), "Unrecognized schema"),
+    (("-j", '{"type": "objekt"}'), "#: cannot be enforced: Invalid type: objekt"),
     (("-j", "{}", "--grammar", 'root ::= "a"'), "--grammar and -j/--json-schema: give one of them"),
 ]
 

@@ -161,9 +161,13 @@ def _writer(
 
 
 def plain(
-    path: Path, *, seed: int = 3, n_ctx: int = 512, layers: int = 2, arch: str = "llama", window: int = 0
-) -> Path:
-    """A random transformer with real attention: `llama`, or `gemma3` with a sliding window."""
+    path: Path, *, seed: int = 3, n_ctx: int = 512, layers: int = 2, arch: str = "llama", window: int = 0,
+    letters_only: bool = True,
+) -> Path:  # fmt: skip
+    """A random transformer with real attention: `llama`, or `gemma3` with a sliding window.
+
+    letters_only: it says letters by itself, and other bytes only where it must.
+    """
     width, heads, size = 64, 2, 32
     r = _random(seed)
     w = _writer(path, arch, width=width, layers=layers, n_ctx=n_ctx, heads=heads, size=size, rope=not window)
@@ -173,7 +177,7 @@ def plain(
     tensors = {
         "token_embd.weight": r(SIZE, width, k=1 if not window else width**-0.5),
         "output_norm.weight": ones,
-        "output.weight": _letters_only(r(SIZE, width)),
+        "output.weight": _letters_only(r(SIZE, width)) if letters_only else r(SIZE, width, k=0.5),
     }
     for i in range(layers):
         b = f"blk.{i}."

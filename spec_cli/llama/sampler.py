@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spec_cli.errors import UsageError
-from spec_cli.llama.grammar import Grammar, gbnf_of, grammar_origin
+from spec_cli.llama.constraint import Constraint, candidates, selected
+from spec_cli.llama.grammar import Grammar
 from spec_cli.llama.log import C
 from spec_cli.llama.rows import LogitRow
 from spec_cli.llama.vocab import Vocab
@@ -115,12 +116,36 @@ def _parts(s: Settings, vocab: Vocab, seed: int) -> tuple[list[Any], bool, bool]
     return parts, greedy, adaptive or any(step.remembers for step in steps)
 
 
+def constraint(s: Settings, vocab: Vocab) -> Constraint | None:
+    """What the settings demand of an answer. Raises UsageError for what cannot be read or enforced."""
+    if s.json_schema is not None:
+        from spec_cli.llama.schema import JsonSchema  # llguidance is loaded only where it is used
+
+        return JsonSchema(vocab, s.json_schema, _schema_origin(s))
+    if s.grammar is not None:
+        return Grammar(vocab, s.grammar, s.origins.get("grammar", "--grammar"))
+    return None
+
+
+def check_constraint(s: Settings, vocab: Vocab) -> None:
+    """Raises UsageError as `constraint` does, before llguidance has looked at a large vocabulary."""
+    if s.json_schema is not None:
+        from spec_cli.llama.schema import compiled
+
+        compiled(s.json_schema, _schema_origin(s))
+    elif demand := constraint(s, vocab):
+        demand.close()
+
+
+def _schema_origin(s: Settings) -> str:
+    return s.origins.get("json_schema", "-j/--json-schema")
+
+
 class Sampler:
     """One sequence's chain and random state. One draw for each token that becomes text."""
 
     def __init__(self, vocab: Vocab, settings: Settings, seed: int, prompt: Iterable[int] = ()) -> None:
-        text = gbnf_of(settings)
-        self._grammar = None if text is None else Grammar(vocab, text, grammar_origin(settings))
+        self._constraint = constraint(settings, vocab)
         parts, self._greedy, remembers = _parts(settings, vocab, ctypes.c_uint32(seed).value)
         self._chain = C.llama_sampler_chain_init(C.llama_sampler_chain_default_params())
         for part in parts:
@@ -135,25 +160,25 @@ class Sampler:
         best = int(logits.argmax())  # a NaN wins every argmax, so one look finds it
         if not math.isfinite(logits[best]):
             return None
-        if self._grammar:
-            return self._constrained(self._grammar, row, best)
+        if self._constraint:
+            return self._constrained(self._constraint, row, best)
         return best if self._greedy else row.sample(self._chain)
 
-    def _constrained(self, grammar: Grammar, row: LogitRow, best: int) -> int | None:
+    def _constrained(self, allowed: Constraint, row: LogitRow, best: int) -> int | None:
         """common/sampling.cpp, common_sampler_sample: choose, and only if that is not allowed, among what is."""
         chain = None if self._greedy else self._chain
-        token = best if chain is None else grammar.first_choice(row, chain)
-        if token is None or not grammar.allows(token):
-            token = grammar.choose(row, chain)
+        token = best if chain is None else selected(chain, candidates(row.logits))
+        if token is None or not allowed.allows(token):
+            token = allowed.choose(row, chain)
         if token is not None:
-            grammar.accept(token)
+            allowed.accept(token)
             C.llama_sampler_accept(self._chain, token)
         return token
 
     def close(self) -> None:
         """Free the chain and its samplers, once."""
-        if self._grammar:
-            self._grammar.close()
+        if self._constraint:
+            self._constraint.close()
         chain, self._chain = self._chain, None
         if chain:
             C.llama_sampler_free(chain)
