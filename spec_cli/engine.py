@@ -17,6 +17,7 @@ from spec_cli.drafters.table import Parts, make, named, possible
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
+from spec_cli.llama.context import gpu_offload
 from spec_cli.llama.head import HeadSession
 from spec_cli.llama.head_fit import target_layers
 from spec_cli.llama.loading import LoadParams
@@ -24,6 +25,7 @@ from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.model import Model, has_amx
 from spec_cli.llama.sampler import Sampler, require_known_tokens
 from spec_cli.llama.session import Session
+from spec_cli.llama.threads import Threads
 from spec_cli.llama.vocab import Vocab
 from spec_cli.plan import Plan, plan
 from spec_cli.scheduler import Job, Scheduler
@@ -59,6 +61,12 @@ def with_file_defaults(settings: Settings, model: Model) -> Settings:
         if text is not None and not given & set(settings.origins) and getattr(settings, field) == getattr(unset, field):
             found[field] = read(field, text, f"{model.path} general.sampling.{key}")
     return replace(settings, **found) if found else settings
+
+
+def _adaptive(settings: Settings, plans: Plan) -> Threads | None:
+    """The number of threads as other programs leave it; None where it was given, or where a GPU computes."""
+    given = settings.threads > 0 or settings.threads_batch > 0 or (gpu_offload() and settings.gpu_layers != 0)
+    return None if given or plans.target.n_threads < 2 else Threads(plans.target.n_threads)
 
 
 class Engine:
@@ -110,7 +118,9 @@ class Engine:
         if self.choice.uses_draft and settings.model_draft:
             draft = Model(settings.model_draft, "draft", how_draft, abort=self.abort)
             stack.callback(draft.close)
-        self.target = Session(model, plans.target, self.abort)
+        self.threads = _adaptive(settings, plans)
+        threads_draft = None if settings.threads_draft > 0 or settings.threads_batch_draft > 0 else self.threads
+        self.target = Session(model, plans.target, self.abort, self.threads)
         stack.callback(self.target.close)
         if settings.ctx_size and self.target.n_ctx != settings.ctx_size:
             self.say(f"context: {self.target.n_ctx} tokens (-c {settings.ctx_size}, rounded up)")
@@ -123,10 +133,10 @@ class Engine:
             self.say(f"drafts are cut to {room} guesses: a batch has {self.target.n_batch} tokens{each} (-b, -ub, -c)")
         draft_session = head = None
         if self.choice.head:
-            head = HeadSession(draft or model, plans.draft, self.target, self.abort)
+            head = HeadSession(draft or model, plans.draft, self.target, self.abort, threads_draft)
             stack.callback(head.close)
         elif draft:
-            draft_session = Session(draft, plans.draft, self.abort)
+            draft_session = Session(draft, plans.draft, self.abort, threads_draft)
             stack.callback(draft_session.close)
         self._memories = [each.memory for each in (self.target, draft_session, head) if each]
         parts = Parts(draft_session, self.target.n_vocab, self.say, head, self.choice.head)
@@ -221,6 +231,13 @@ class Engine:
             self.scheduler.drop()
         job.stats.graphs_reused = self.target.graphs_reused - reused
         return answer_of(job)
+
+    def say_if_busy(self) -> None:
+        """Say, once, that other programs use the cores, where passes ran on fewer threads for that reason."""
+        if self.threads and self.threads.lowered:
+            self.say(
+                f"other programs use the cores: passes ran on fewer than {self.threads.most} threads (-t fixes it)"
+            )
 
     def forget(self) -> None:
         """Empty the memories: the next text is decoded from its first token on."""

@@ -342,7 +342,7 @@ class Settings:
     )
     threads: int = option(
         -1, "-t", "--threads", panel=CONTEXT, metavar="N", env="LLAMA_ARG_THREADS", low=-1, high=MOST_THREADS,
-        shown="physical cores this process may use",
+        shown="physical cores this process may use, fewer while other programs use them",
         help="Threads for one token at a time.",
     )
     threads_batch: int = option(

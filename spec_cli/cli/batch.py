@@ -190,6 +190,7 @@ def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
         tell(position_line(totals.stats.total))
         for line in statistics_lines(totals.stats.by_drafter, calls):
             tell(line)
+    run.engine.say_if_busy()
     if run.changed:
         tell(f"{counted(run.changed, 'row')} changed since an earlier run, answered again")
     if settings.stats:

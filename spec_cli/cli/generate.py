@@ -107,4 +107,5 @@ def _report(answer: Answer, engine: Engine, settings: Settings, tell: Callable[[
             tell(line)
     if useless := useless_line(stats.total):
         tell(useless)
+    engine.say_if_busy()
     tell(f"seed = {answer.seed}")

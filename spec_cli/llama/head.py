@@ -17,6 +17,7 @@ from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
 from spec_cli.llama.rows import LogitRow
 from spec_cli.llama.session import Session
+from spec_cli.llama.threads import Threads
 from spec_cli.tokens import common_prefix
 
 ENCODER = 32  # rows of hidden states that the encoder takes at a time: each has logits of its own
@@ -38,9 +39,12 @@ class HeadSession(Session):
     states pass an encoder first (EAGLE-3).
     """
 
-    def __init__(self, model: Model, params: ContextParams, target: Session, abort: Abort | None = None) -> None:
+    def __init__(
+        self, model: Model, params: ContextParams, target: Session, abort: Abort | None = None,
+        threads: Threads | None = None,
+    ) -> None:  # fmt: skip
         self.encodes = model.arch == "eagle3"
-        self._open(model, params, head_struct(model, params, target.context), abort)
+        self._open(model, params, head_struct(model, params, target.context), abort, threads)
         self.mirrors = not self.encodes and hidden.symbol("llama_get_ctx_other")(self._ctx) == target.context
         self.n_heads = 1 if self.encodes or self.mirrors else model.n_nextn
         self.memory.rowless = int(self.encodes)

@@ -15,6 +15,9 @@ from typing import Any
 
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # a failed C assertion must not start a debugger
 
+if not any(name.startswith(("OMP_", "GOMP_")) for name in os.environ):
+    os.environ["GOMP_SPINCOUNT"] = "1000"  # threads that wait for one without a core must not take one themselves
+
 import llama_cpp
 
 C: Any = llama_cpp  # its functions are untyped ctypes

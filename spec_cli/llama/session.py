@@ -24,6 +24,7 @@ from spec_cli.llama.log import C
 from spec_cli.llama.memory import Held, Memory
 from spec_cli.llama.model import Model
 from spec_cli.llama.rows import LogitRow, LogitRows
+from spec_cli.llama.threads import Threads
 from spec_cli.tokens import common_prefix
 
 MOST_RIDING = 4  # certain tokens that may be decoded again with a draft rather than on their own
@@ -49,12 +50,14 @@ class Session:
     mirrors = False
     """Whether the memory is another context's, which a pass only looks at (Gemma 4 assistants)."""
 
-    def __init__(self, model: Model, params: ContextParams, abort: Abort | None = None) -> None:
+    def __init__(
+        self, model: Model, params: ContextParams, abort: Abort | None = None, threads: Threads | None = None
+    ) -> None:
         several = params.n_sequences + params.n_spare > 1
         if several and model.n_swa and not model.can_drop_suffix:
             # such memory is decoded in several ubatches whatever the piece, see _decode_in_pieces
             raise BackendError(f"{model.path}: a hybrid model with a sliding window takes one sequence only")
-        self._open(model, params, params.c(), abort)
+        self._open(model, params, params.c(), abort, threads)
         if model.recurrent:
             self.memory.n_cells = math.inf  # a state takes no positions
         self.memory.can_drop_suffix = model.can_drop_suffix
@@ -66,8 +69,13 @@ class Session:
                 self._ctx, (C.llama_adapter_lora_p_ctypes * n)(*handles), n, (ctypes.c_float * n)(*scales)
             )
 
-    def _open(self, model: Model, params: ContextParams, struct: Any, abort: Abort | None) -> None:
-        """Create the context. Raises BackendError."""
+    def _open(
+        self, model: Model, params: ContextParams, struct: Any, abort: Abort | None, threads: Threads | None
+    ) -> None:
+        """Create the context. threads: how many there are from pass to pass; None: those of the parameters.
+
+        Raises BackendError.
+        """
         self.model = model
         log.forget()
         self._ctx = C.llama_init_from_model(model.handle, struct)
@@ -83,6 +91,7 @@ class Session:
         self.n_outputs = min(params.n_outputs, self.n_ubatch if n_places > 1 else self.n_batch)
         self.memory = Memory(self._ctx, [Held() for _ in range(n_places)], self.n_ctx * params.n_sequences)
         self._reader: Reader | None = None
+        self._threads, self._n_threads = threads, params.n_threads
         self._make_batch()
 
     def _make_batch(self, width: int = 0) -> None:
@@ -152,8 +161,7 @@ class Session:
             self._token[i], self._pos[i] = token, at - rowless
             self._seq[i], self._output[i] = sequence, 1
             held.known = False
-        self._batch.n_tokens = n
-        code = C.llama_decode(self._ctx, self._batch)
+        code = self._run(n)
         if code:
             self._fail(code, n, [(sequence, places[sequence].tokens) for sequence, _ in news])
         for sequence, token in news:
@@ -247,10 +255,9 @@ class Session:
                 w.rows.rows = [LogitRow(self._ctx, i, self.n_vocab, self._width) for i in range(first, n + count)]
             spans.append((w, stop))
             n += count
-        self._batch.n_tokens = n
         for w, _ in spans:
             w.held.known = False
-        code = C.llama_decode(self._ctx, self._batch)
+        code = self._run(n)
         if code:
             self._fail(code, n, [(w.want.sequence, w.want.tokens) for w, _ in spans])
         seen = []
@@ -264,6 +271,20 @@ class Session:
         if self._reader:
             self._reader.observe(seen, self._hidden(n))
         return taken
+
+    def _run(self, n: int) -> int:
+        """llama_decode of the first n places of the batch; returns its code."""
+        self._batch.n_tokens = n
+        threads = self._threads
+        if threads is None:
+            return int(C.llama_decode(self._ctx, self._batch))
+        if self._n_threads != threads.n:
+            self._n_threads = threads.n
+            C.llama_set_n_threads(self._ctx, threads.n, threads.n)
+        since = threads.clocks()
+        code = int(C.llama_decode(self._ctx, self._batch))
+        threads.passed((self._ctx, n), since)
+        return code
 
     def _fail(self, code: int, n: int, texts: Seq[tuple[int, array[int]]]) -> None:
         """llama_decode failed for n tokens of these sequences' texts. Raises Interrupted or BackendError."""

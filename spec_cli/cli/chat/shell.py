@@ -201,6 +201,7 @@ class Shell:
         if not self._told_useless and (useless := useless_line(self.talk.stats.total)):
             self._told_useless = True
             self.tell(useless)
+        engine.say_if_busy()
 
     def _details(self, reply: Reply) -> None:
         stats = reply.answer.stats
