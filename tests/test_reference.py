@@ -1,4 +1,4 @@
-"""README's table of flags is the code's. `python tests/test_reference.py` writes it anew."""
+"""The page of flags is the code's. `python tests/test_reference.py` writes it anew."""
 
 from __future__ import annotations
 
@@ -10,24 +10,61 @@ import pytest
 from cases import environment
 from conftest import cli
 
-from spec_cli.cli.argv import HELP, REMOVED, plain
+from spec_cli.cli.argv import HELP, HELP_ALL, REMOVED, plain
+from spec_cli.cli.docs import PAGES
 from spec_cli.cli.options import USUAL, flag_table
 from spec_cli.cli.refused import REFUSED
 from spec_cli.config import resolve
 from spec_cli.settings import Settings, flags, is_list, is_switch, kind_of
 from spec_cli.values import read
 
-README = Path(__file__).parents[1] / "README.md"
-PLACE = re.compile(r"(<!-- flags -->\n).*(<!-- /flags -->)", re.DOTALL)
+ROOT = Path(__file__).parents[1]
+OTHERS = {  # of commands and programs that stand beside them
+    "--version", "--list-devices", "--install-completion", "--mtp", "--no-mtp", "--target-model-dir",
+}  # fmt: skip
+PAGE = ROOT / "spec_cli" / "docs" / "flags.md"
 
 
 def with_table(text: str) -> str:
-    return PLACE.sub(lambda m: f"{m[1]}{flag_table()}\n{m[2]}", text)
+    return f"{text.partition('| flag |')[0]}{flag_table()}\n"
 
 
-def test_the_table_of_flags_is_up_to_date() -> None:
-    text = README.read_text(encoding="utf-8")
+def test_the_page_of_flags_is_up_to_date() -> None:
+    text = PAGE.read_text(encoding="utf-8")
     assert with_table(text) == text, "python tests/test_reference.py"
+
+
+def test_docs_prints_every_page_and_knows_no_other() -> None:
+    listed = cli("docs").stdout.decode()
+    assert sorted(path.stem for path in PAGE.parent.glob("*.md")) == sorted(PAGES)
+    for name in PAGES:
+        done = cli("docs", name)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout == (PAGE.parent / f"{name}.md").read_bytes()
+        assert re.search(rf"(?m)^{name} ", listed)
+    done = cli("docs", "flag")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == f"error: docs: there is no page 'flag' (pages: {', '.join(PAGES)})\n"
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 250
+    headings = {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in re.findall(r"(?m)^#+ (.*)$", text)}
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith("#"):
+            assert link[1:] in headings, link
+        elif "://" not in link:
+            assert (ROOT / link).is_file(), link
+
+
+def test_flags_named_in_the_documentation_are_flags() -> None:
+    """In code on README and the pages: known here, refused by name, or of another program named beside it."""
+    known = {name for flag in flags().values() for name in (*flag.names, *flag.off)} | {*HELP, HELP_ALL, *OTHERS}
+    for path in (ROOT / "README.md", *PAGE.parent.glob("*.md")):
+        for code in re.findall(r"`([^`\n]+)`", path.read_text(encoding="utf-8")):
+            for word in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", code if "python " not in code else ""):
+                assert word in known or word in REFUSED, f"{path.name}: {word} in {code}"
 
 
 @pytest.mark.parametrize("command", ["generate", "chat", "batch"])
@@ -159,4 +196,4 @@ def test_the_shell_completes_flags_words_and_model_names(tmp_path: Path, words: 
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

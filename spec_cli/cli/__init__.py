@@ -13,6 +13,7 @@ from spec_cli import __version__
 from spec_cli.cli.argv import HELP, HELP_ALL, plain
 from spec_cli.cli.batch import batch
 from spec_cli.cli.chat.command import chat
+from spec_cli.cli.docs import docs
 from spec_cli.cli.generate import generate
 from spec_cli.cli.models import app as models
 from spec_cli.cli.options import PanelCommand, with_options
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 COMMANDS = (generate, chat, batch)
 app.add_typer(models, name="models")
+app.command()(docs)
 NAMES = tuple(command.__name__ for command in COMMANDS)
 for command in COMMANDS:
     usage = "[OPTIONS] [FILE]" if command is batch else "[OPTIONS]"
@@ -53,6 +55,8 @@ def _arguments(args: Seq[str]) -> list[str]:
     if first in NAMES:
         PanelCommand.everything = HELP_ALL in rest
         return [first, *plain(rest, first)]
+    if first == "docs":
+        return list(args)
     if first == "models":
         return list(args) if rest else ["models", "--help"]
     if first in ("--version", *HELP) or first.startswith(("--install-completion", "--show-completion")):
@@ -60,7 +64,7 @@ def _arguments(args: Seq[str]) -> list[str]:
     if first.startswith("-"):
         plain(args)  # a mistake in the flags is the more useful answer
         raise UsageError(f"no command given: try spec-cli generate {shlex.join(args)}")
-    raise UsageError(f"unknown command: {first} (commands: {', '.join((*NAMES, 'models'))})")
+    raise UsageError(f"unknown command: {first} (commands: {', '.join((*NAMES, 'models', 'docs'))})")
 
 
 def run(args: Seq[str]) -> int:
