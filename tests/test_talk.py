@@ -14,10 +14,11 @@ import tiny
 from hypothesis import given, strategies as st
 from pairs import SMALL, Pair
 
+from spec_cli.chat.channels import Channels
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.prompt import Prompts
 from spec_cli.chat.talk import Reply, Talk
-from spec_cli.chat.thinking import KNOWN, Marks, Thinking, marks_of
+from spec_cli.chat.thinking import HARMONY, KNOWN, Marks, Thinking, marks_of
 from spec_cli.engine import Engine
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama.log import C
@@ -269,7 +270,7 @@ def test_messages_are_openais_and_come_back() -> None:
         ('{"messages": 3}', "a number where"),
         ('[{"role": "user"}]', r"messages\[0\]: content is nothing"),
         ('[{"role": "user", "content": "\\ud800"}]', "surrogate"),
-        ('[{"role": "assistant", "content": "x", "tool_calls": []}]', "'tool_calls' cannot be used"),
+        ('[{"role": "assistant", "content": "x", "tool_calls": [{"id": "x"}]}]', "'tool_calls' cannot be used"),
     ],
 )
 def test_a_file_that_is_no_conversation_is_refused(text: str, words: str) -> None:
@@ -304,7 +305,11 @@ def test_turns_are_taken_back_reopened_and_dropped_whole() -> None:
 
 def split(marks: Marks | None, inside: bool, pieces: list[str]) -> tuple[str, str, list[tuple[str, bool]]]:
     got: list[tuple[str, bool]] = []
-    one = Thinking(marks, inside, lambda text, thought: got.append((text, thought)))
+
+    def emit(text: str, thought: bool) -> None:
+        got.append((text, thought))
+
+    one = Channels(inside, emit) if marks is HARMONY else Thinking(marks, inside, emit)
     for piece in pieces:
         one.feed(piece)
     one.close()
@@ -312,7 +317,8 @@ def split(marks: Marks | None, inside: bool, pieces: list[str]) -> tuple[str, st
 
 
 THINK = KNOWN[0]
-GPT_OSS = KNOWN[-1]
+ANALYSIS, FINAL = HARMONY.start, "<|channel|>final<|message|>"
+NEXT = "<|start|>assistant"
 
 
 @pytest.mark.parametrize(
@@ -326,8 +332,19 @@ GPT_OSS = KNOWN[-1]
         (THINK, True, "a </thin", "a </thin", ""),
         (THINK, True, "</think></think>x", "", "</think>x"),
         (None, False, "<think>x</think>", "", "<think>x</think>"),
-        (GPT_OSS, False, f"{GPT_OSS.start}hm{GPT_OSS.end}So", "hm", "So"),
-        (GPT_OSS, False, f"{GPT_OSS.direct}So", "", "So"),
+        (HARMONY, False, f"{ANALYSIS}hm<|end|>{NEXT}{FINAL}So", "hm", "So"),
+        (HARMONY, False, f"{ANALYSIS}hm{NEXT}{FINAL}So", "hm", "So"),
+        (HARMONY, False, f"{FINAL}So", "", "So"),
+        (HARMONY, True, f" hm{NEXT}{FINAL}So\n", "hm", "So\n"),
+        (HARMONY, False, "So <thin", "", "So <thin"),
+        (HARMONY, False, f"<|channel|>commentary<|message|>Checking.<|end|>{NEXT}{FINAL}Hi.", "", "Checking.\n\nHi."),
+        (HARMONY, False, "<|channel|>final <|constrain|>json<|message|>{}<|return|>", "", "{}"),
+        (HARMONY, False, f"{ANALYSIS}hm<|end|>{NEXT}<|channel|>final <|constrain|>json<|message|>{{}}", "hm", "{}"),
+        (HARMONY, False, f"{ANALYSIS}a {NEXT}<|channel|>commentary<|message|>b{ANALYSIS}c{FINAL}d", "a\n\nc", "b\n\nd"),
+        (HARMONY, False, f"{NEXT} to=functions.f<|channel|>commentary json<|message|>{{}}<|call|>", "", "{}"),
+        (HARMONY, False, f"{ANALYSIS}hm{NEXT}<|channel|>fin", "hm", ""),
+        (HARMONY, False, f"{ANALYSIS}hm <|chan", "hm <|chan", ""),
+        (HARMONY, False, f"A <|channel|> is\nshort{NEXT}<|message|>x", "", "A <|channel|> is\nshort\n\nx"),
     ],
 )
 def test_what_is_thought_is_told_from_the_answer_however_it_is_cut(

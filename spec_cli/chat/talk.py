@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from spec_cli.answer import Answer
+from spec_cli.chat.channels import TAGS, Channels
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.prompt import Prompts, template_values
-from spec_cli.chat.thinking import Thinking, marks_of
+from spec_cli.chat.thinking import HARMONY, Split, Thinking, marks_of
 from spec_cli.engine import Engine
 from spec_cli.errors import PromptError, UsageError
 from spec_cli.llama.vocab import Vocab
@@ -77,7 +78,7 @@ class Talk:
         self.drafter_s = dict.fromkeys(engine.drafter.calls, 0.0)
         self._prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model)
         self._marks = marks_of(engine.chat_template)
-        texts = (self._marks.start, self._marks.end, self._marks.direct) if self._marks else ()
+        texts = TAGS if self._marks is HARMONY else (self._marks.start, self._marks.end) if self._marks else ()
         self._printed = {t for text in texts for t in _control_tokens(engine.vocab, text)}
         self._prompts.tokens([*self.conversation.messages, {"role": "user", "content": "?"}], self.settings)
 
@@ -114,7 +115,7 @@ class Talk:
         try:
             change()
             prompt, dropped = self._prompt()
-            thinking = Thinking(self._marks, self._starts_inside(prompt), listener.write)
+            thinking = self._split(prompt, listener)
             spent = self._spent()
             answer = self.engine.generate(
                 prompt, self.settings, thinking.feed, listener.mark, self._printed, listener.watch
@@ -152,6 +153,14 @@ class Talk:
                     return prompt, dropped
             least = n_ctx // 2  # once one must go, make room for a while
             dropped += 1
+
+    def _split(self, prompt: array[int], listener: Listener) -> Split:
+        inside = self._starts_inside(prompt)
+        return (
+            Channels(inside, listener.write)
+            if self._marks is HARMONY
+            else Thinking(self._marks, inside, listener.write)
+        )
 
     def _starts_inside(self, prompt: array[int]) -> bool:
         """Whether the template itself begins what is thought."""

@@ -6,19 +6,19 @@ are a table, and a model has those that its template names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What stands before and behind what is thought; direct: what an answer without thinking begins with."""
+    """What stands before and behind what is thought."""
 
     start: str
     end: str
-    direct: str = ""
 
 
+HARMONY = Marks("<|channel|>analysis<|message|>", "<|end|>")  # gpt-oss; `channels` reads what it says
 KNOWN = (
     Marks("<think>", "</think>"),  # DeepSeek, Qwen, GLM, SmolLM3, MiniMax, Nemotron and most others
     Marks("[THINK]", "[/THINK]"),  # Magistral, Ministral
@@ -27,9 +27,7 @@ KNOWN = (
     Marks("<|START_THINKING|>", "<|END_THINKING|>"),  # Command
     Marks("<|channel>thought\n", "<channel|>"),  # Gemma 4
     Marks("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
-    Marks(  # gpt-oss
-        "<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"
-    ),
+    HARMONY,
 )
 
 
@@ -38,17 +36,16 @@ def marks_of(template: str) -> Marks | None:
     return next((marks for marks in KNOWN if marks.start.strip() in template), None)
 
 
-class Thinking:
+class Split:
     """Splits an answer as it comes. emit gets each piece of it and whether it was thought.
 
-    inside: the prompt ended with the start mark. Marks are dropped, and the blank space around what is
-    thought. A start mark counts at the beginning of an answer only. emit may raise: what it got is not
-    given again.
+    emit may raise: what it got is not given again.
     """
 
-    def __init__(self, marks: Marks | None, inside: bool, emit: Callable[[str, bool], None]) -> None:
-        self._marks, self._emit = marks, emit
-        self._step = self._answer if marks is None else self._thought if inside else self._begin
+    _step: Callable[[], bool]
+
+    def __init__(self, emit: Callable[[str, bool], None]) -> None:
+        self._emit = emit
         self._pending = ""
         self._fresh = True  # nothing of this part was shown yet
         self.thought = ""
@@ -62,6 +59,40 @@ class Thinking:
 
     def close(self) -> None:
         """No more comes."""
+        raise NotImplementedError
+
+    def _pass_on(self, text: str, thought: bool) -> None:
+        if not text:
+            return
+        self._fresh = False
+        if thought:
+            self.thought += text
+        else:
+            self.answer += text
+        self._emit(text, thought)
+
+
+def begun(text: str, marks: Iterable[str]) -> int:
+    """Length of the longest end of a text that begins one of these marks, and may still become it."""
+    return max(
+        (n for mark in marks for n in range(1, min(len(mark), len(text) + 1)) if mark.startswith(text[-n:])), default=0
+    )
+
+
+class Thinking(Split):
+    """An answer with one thought at its beginning, between two marks.
+
+    inside: the prompt ended with the start mark. Marks are dropped, and the blank space around what is
+    thought. A start mark counts at the beginning of an answer only.
+    """
+
+    def __init__(self, marks: Marks | None, inside: bool, emit: Callable[[str, bool], None]) -> None:
+        super().__init__(emit)
+        self._marks = marks
+        self._step = self._answer if marks is None else self._thought if inside else self._begin
+
+    def close(self) -> None:
+        """No more comes."""
         text, self._pending = self._pending, ""
         thought = self._step == self._thought
         self._pass_on(text.rstrip() if thought else text, thought)
@@ -69,13 +100,13 @@ class Thinking:
     def _begin(self) -> bool:
         assert self._marks
         text = self._pending.lstrip()
-        for mark, then in ((self._marks.start, self._thought), (self._marks.direct, self._answer)):
-            if mark and text.startswith(mark):
-                self._pending, self._step = text[len(mark) :], then
-                return True
-            if mark.startswith(text):  # it may still become one
-                return False
-        self._step = self._answer
+        mark = self._marks.start
+        if mark.startswith(text) and text != mark:  # it may still become one
+            return False
+        if text.startswith(mark):
+            self._pending, self._step = text[len(mark) :], self._thought
+        else:
+            self._step = self._answer
         return True
 
     def _thought(self) -> bool:
@@ -87,8 +118,7 @@ class Thinking:
             self._pending, self._step = after, self._rest
             self._pass_on(before.rstrip(), thought=True)
             return True
-        held = next((n for n in range(min(len(end) - 1, len(text)), 0, -1) if end.startswith(text[-n:])), 0)
-        ready = text[: len(text) - held].rstrip()
+        ready = text[: len(text) - begun(text, (end,))].rstrip()
         self._pending = text[len(ready) :]
         self._pass_on(ready, thought=True)
         return False
@@ -104,13 +134,3 @@ class Thinking:
         text, self._pending = self._pending, ""
         self._pass_on(text, thought=False)
         return False
-
-    def _pass_on(self, text: str, thought: bool) -> None:
-        if not text:
-            return
-        self._fresh = False
-        if thought:
-            self.thought += text
-        else:
-            self.answer += text
-        self._emit(text, thought)
