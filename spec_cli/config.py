@@ -71,7 +71,7 @@ def load(asked: Path | None, env: Mapping[str, str]) -> ModelsFile:
     """
     wanted, path = asked or env.get("SPEC_CLI_CONFIG"), default_path(asked, env)
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except FileNotFoundError:
         if not wanted:
             return ModelsFile()
