@@ -229,6 +229,8 @@ class Engine:
                 job.stats.prompt_s = perf_counter() - job.since
         finally:
             self.scheduler.drop()
+        if job.s.error:
+            raise job.s.error
         job.stats.graphs_reused = self.target.graphs_reused - reused
         return answer_of(job)
 

@@ -9,6 +9,14 @@ class SpecError(Exception):
     exit_code = 5
 
 
+def in_words(error: Exception) -> str:
+    """An error as one line: its own words, or the type too where nobody foresaw it."""
+    if isinstance(error, SpecError):
+        return " ".join(str(error).splitlines())
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"this should not happen: {words} (--debug shows where)"
+
+
 class UsageError(SpecError):
     """A flag, an environment variable or a configuration key that cannot be used."""
 

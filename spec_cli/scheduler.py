@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence as Seq
+from collections.abc import Callable, Sequence as Seq
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from spec_cli.contracts import Pass
 from spec_cli.drafters.chain import Chain
+from spec_cli.errors import SpecError
 from spec_cli.llama.session import Session
 from spec_cli.sequence import Sequence
 from spec_cli.speculate import speculate
@@ -41,6 +42,8 @@ class _Text:
 
 class Scheduler:
     """Runs up to `n_rows` jobs at a time; each round is one pass for all of them.
+
+    What nobody foresaw ends the one job that it concerns (`Sequence.error`); a SpecError ends a step.
 
     spare: a place in the memory where a common beginning stays. Models that can drop a suffix do
     without: there a text lends its beginning while it goes on.
@@ -112,7 +115,8 @@ class Scheduler:
             if job.s.finish:
                 self._running.append(job)
                 continue
-            self.drafter.begin(job.s)
+            with job.s.owning():
+                self.drafter.begin(job.s)
             self._reading.append(job)
 
     def _read(self) -> None:
@@ -122,25 +126,51 @@ class Scheduler:
         """
         room, joining = self.target.n_ubatch, 0
         for job in self._reading:
-            prompt = job.s.tokens
-            if job.shared is None:
-                job.shared = self._shared_beginning(job)
-            reach = self.target.reach(job.s.id, prompt)
-            if job.stats.prompt_n >= job.shared > reach:  # it was read, and had to make room: each for itself
-                job.shared = 0
-            beginning = job.shared > reach  # read once for all: the others wait for it
-            if beginning or len(prompt) - reach > room:
-                if joining:  # they may still have to take over what this piece would overwrite
+            with job.s.owning():
+                rest = self._read_ahead(job, room, joining)
+                if rest is None:
                     break
-                place = self._spare if beginning and self._spare is not None else job.s.id
-                self._read_piece(job, _Text(place, prompt[: job.shared if beginning else None], job.s.types), room)
-                break
-            room -= len(prompt) - reach
+                room -= rest
             joining += 1
         joined, self._reading = self._reading[:joining], self._reading[joining:]
-        if joined:
-            self.drafter.read([job.s for job in joined], [len(job.s.tokens) for job in joined])
         self._running += joined
+        self._together([job for job in joined if not job.s.finish], self._read_along)
+
+    def _read_ahead(self, job: Job, room: int, joining: int) -> int | None:
+        """How many tokens of this prompt are left for the round; None if that is too many, or others wait for them.
+
+        Then a piece of it is read, unless some join the round: they may still have to take over what it would
+        overwrite.
+        """
+        prompt = job.s.tokens
+        if job.shared is None:
+            job.shared = self._shared_beginning(job)
+        reach = self.target.reach(job.s.id, prompt)
+        if job.stats.prompt_n >= job.shared > reach:  # it was read, and had to make room: each for itself
+            job.shared = 0
+        beginning = job.shared > reach  # read once for all: the others wait for it
+        if not beginning and len(prompt) - reach <= room:
+            return len(prompt) - reach
+        if not joining:
+            place = self._spare if beginning and self._spare is not None else job.s.id
+            self._read_piece(job, _Text(place, prompt[: job.shared if beginning else None], job.s.types), room)
+        return None
+
+    def _read_along(self, joined: Seq[Job]) -> None:
+        self.drafter.read([job.s for job in joined], [len(job.s.tokens) for job in joined])
+
+    def _together(self, jobs: Seq[Job], do: Callable[[Seq[Job]], None]) -> None:
+        """Do one thing for several jobs; if that fails, for each alone, which shows whose fault it is."""
+        try:
+            if jobs:
+                do(jobs)
+        except SpecError:
+            raise
+        except Exception:
+            for job in jobs:
+                if not job.s.finish:
+                    with job.s.owning():
+                        do([job])
 
     def _read_piece(self, job: Job, text: _Text, room: int) -> None:
         """Decode up to `room` more tokens of a text, on this job's account."""
@@ -168,9 +198,10 @@ class Scheduler:
     def _round(self) -> None:
         """One round for every text that is being continued."""
         live = [job for job in self._running if not job.s.finish]
-        if not live:
-            return
         self._share_limits([job.s for job in live])
+        self._together(live, self._pass)
+
+    def _pass(self, live: Seq[Job]) -> None:
         rounds = speculate(self.target, self.drafter, [job.s for job in live])
         now = perf_counter()
         for job, done in zip(live, rounds, strict=True):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Container, Sequence as Seq
+from collections.abc import Callable, Container, Iterator, Sequence as Seq
+from contextlib import contextmanager
 from typing import Any
 
 from spec_cli.contracts import Row
+from spec_cli.errors import Interrupted, SpecError
 from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.sampler import Sampler
 from spec_cli.llama.vocab import Vocab
@@ -34,6 +36,8 @@ class Sequence:
         self.seed, self.types, self.n_max = seed, types, n_max
         self.limit = 0
         self.finish: str | None = None
+        self.error: Exception | None = None
+        """What failed in this text, and ended it."""
         self.text = TextStream(stops, emit, mark)
         self._sampler, self._vocab, self._special, self._printed = sampler, vocab, special, printed
         self._n_ctx, self._logprobs = n_ctx, logprobs
@@ -64,15 +68,29 @@ class Sequence:
         return None if self._logprobs is None else self._logprobs.entries[: len(self.answer)]
 
     def sample(self, row: Row) -> int | None:
-        """The target's choice at this row; None when no candidate is finite."""
-        token = self._sampler.sample(row)  # type: ignore[arg-type]
-        if self._logprobs and token is not None:
-            self._logprobs.add(row, token)  # type: ignore[arg-type]
+        """The target's choice at this row; None when no candidate is finite, and when that fails."""
+        try:
+            token = self._sampler.sample(row)  # type: ignore[arg-type]
+            if self._logprobs and token is not None:
+                self._logprobs.add(row, token)  # type: ignore[arg-type]
+        except Interrupted:
+            raise
+        except Exception as error:
+            self.fail(error)
+            return None
         return token
 
     def push(self, token: int, kind: Kind = "plain") -> None:
         """Take a sampled token. A stop wins over the length on the same token."""
         self.tokens.append(token)
+        try:
+            self._take(token, kind)
+        except Interrupted:
+            raise
+        except Exception as error:
+            self.fail(error)
+
+    def _take(self, token: int, kind: Kind) -> None:
         ended = self._vocab.is_end(token)
         if not ended or self._special:
             piece = self._vocab.piece(token, self._special or token in self._printed)
@@ -90,6 +108,21 @@ class Sequence:
         if self.finish is None:
             self.finish = reason
             self.text.close()
+
+    def fail(self, error: Exception) -> None:
+        """End the text for an error, which is for whoever asked for the text to raise or to tell."""
+        self.error = self.error or error
+        self.finish = self.finish or "error"
+
+    @contextmanager
+    def owning(self) -> Iterator[None]:
+        """What nobody foresaw here ends this text and no other."""
+        try:
+            yield
+        except SpecError:
+            raise
+        except Exception as error:
+            self.fail(error)
 
     def close(self) -> None:
         """Free the sampler."""

@@ -24,6 +24,7 @@ MOST_THREADS = 512  # GGML_MAX_N_THREADS: more are a segmentation fault
 MOST_GUESSES = 1024
 MOST_LOGPROBS = 1000
 MOST_ROWS = 255  # LLAMA_MAX_SEQ, but one
+AUTOMATIC_ROWS = 4  # llama-server's
 RANDOM_SEED = 0xFFFFFFFF
 MOST_FLOAT = 1e6  # further out a float32 logit overflows
 INT32 = (1 << 31) - 1
@@ -170,7 +171,7 @@ def read_sampler_letters(text: str) -> tuple[str, ...]:
 
 def read_bias(text: str) -> tuple[int, float]:
     """`ID+BIAS` or `ID-BIAS`; the bias may be inf."""
-    found = re.fullmatch(r"(\d{1,9})([+-](?:\d+(?:\.\d*)?|\.\d+|inf))", text.strip())
+    found = re.fullmatch(r"(\d{1,9})([+-](?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|inf))", text.strip())
     if not found:
         raise ValueError
     return int(found[1]), float(found[2])
@@ -480,6 +481,11 @@ class Settings:
         None, "--reasoning-effort", panel=PROMPT, metavar="LEVEL", env="LLAMA_ARG_REASONING_EFFORT", row=(),
         help="How much a template that knows reasoning_effort lets the model think, such as low, medium, high.",
     )
+    prefill_assistant: bool = option(
+        True, "--prefill-assistant", panel=PROMPT, env="LLAMA_ARG_PREFILL_ASSISTANT", shapes=True,
+        off=("--no-prefill-assistant",), commands=BATCH_ONLY,
+        help="Continue a last message of the assistant's; --no-prefill-assistant closes it and answers anew.",
+    )
     parse_special: bool = option(
         False, "--parse-special", panel=PROMPT, row=(),
         help="Read control-token strings in the user's text as control tokens (--raw always does).",
@@ -564,7 +570,7 @@ class Settings:
     )
     seed: int = option(
         RANDOM_SEED, "-s", "--seed", panel=SAMPLING, metavar="N", row=(), low=-1, high=RANDOM_SEED, shown="-1: random",
-        help="Random seed; the one used is always reported.",
+        help="Random seed; the one used is always reported. batch: every row has this one, unless it sets its own.",
     )
     temp: float = option(
         0.8, "--temp", "--temperature", panel=SAMPLING, metavar="T", env="LLAMA_ARG_TEMPERATURE",

@@ -15,17 +15,15 @@ from spec_cli.settings import flags, is_list, kind_of, read_bias, read_flash_att
 def read(name: str, value: Any, origin: str) -> Any:
     """The value of a field from text or TOML, checked. Raises UsageError that names `origin` and the value."""
     flag, kind = flags()[name], kind_of(name)
-    shown = repr(value) if isinstance(value, str) else str(value)
-    shown = shown if len(shown) <= 100 else f"{shown[:97]}..."
 
     def refuse(why: str) -> UsageError:
-        return UsageError(f"{origin}: {shown} {why}")
+        return UsageError(f"{origin}: {shown(value)} {why}")
 
     if kind is bool:
         return _read_switch(value, refuse)
     if is_list(name):
         if flag.each is read_bias:
-            value = _bias_texts(value)
+            value = _bias_texts(value, refuse)
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise refuse("is not a list of texts")
@@ -34,7 +32,8 @@ def read(name: str, value: Any, origin: str) -> Any:
                 if flag.each:
                     flag.each(text)
             except (ValueError, KeyError):
-                raise UsageError(f"{origin}: {text!r} is not {flag.metavar.replace('+-', '+BIAS or ID-')}") from None
+                form = flag.metavar.replace("+-", "+BIAS or ID-")
+                raise UsageError(f"{origin}: {shown(text)} is not {form}") from None
         return tuple(texts)
     if isinstance(value, list) and kind is tuple:
         value = ",".join(map(str, value))
@@ -64,6 +63,12 @@ def read(name: str, value: Any, origin: str) -> Any:
     return result
 
 
+def shown(value: Any, most: int = 100) -> str:
+    """A value in a message, cut where it is long."""
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def with_rivals_off(values: Mapping[str, Any]) -> dict[str, Any]:
     """What a request sets, and what it thereby turns off: of two such options only one would count."""
     rivals = (("grammar", "json_schema"), ("json_schema", "grammar"), ("samplers", "sampler_seq"))
@@ -71,12 +76,23 @@ def with_rivals_off(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**off, **values}
 
 
-def _bias_texts(value: Any) -> Any:
+def _bias_texts(value: Any, refuse: Callable[[str], UsageError]) -> list[str]:
     """OpenAI's {"ID": BIAS} and llama-server's [[ID, BIAS], ...] as `ID+BIAS`; false is no token at all."""
-    pairs = value.items() if isinstance(value, dict) else value
-    if isinstance(value, str) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
-        return value
-    return [f"{token}{-math.inf if bias is False else bias:+}" for token, bias in pairs]
+    pairs = list(value.items()) if isinstance(value, dict) else [value] if isinstance(value, str) else value
+    if not isinstance(pairs, list | tuple):
+        raise refuse("is neither a list of [ID, BIAS] nor an object with a BIAS for each ID")
+    return [pair if isinstance(pair, str) else _bias_text(pair, refuse) for pair in pairs]
+
+
+def _bias_text(pair: Any, refuse: Callable[[str], UsageError]) -> str:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise refuse(f"has {shown(pair, 40)} where [ID, BIAS] should be")
+    token, bias = pair
+    if bias is False:
+        return f"{token}-inf"
+    if isinstance(bias, bool) or not isinstance(bias, int | float):
+        raise refuse(f"has the bias {shown(bias, 40)} for {shown(token, 40)} where a number or false should be")
+    return f"{token}{bias:+}"
 
 
 _PLAIN_NUMBER = re.compile(r"[\x00-^`-\x7f]*")  # int() would read underscores and other scripts' digits

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Container, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -16,12 +17,23 @@ from spec_cli.batch.rows import BadRow, format_of, parse
 from spec_cli.batch.totals import Totals
 from spec_cli.chat.prompt import Prompts
 from spec_cli.engine import Engine
-from spec_cli.errors import PromptError, UsageError
+from spec_cli.errors import Interrupted, SpecError, in_words
 from spec_cli.scheduler import Job
 
 
+@dataclass(slots=True)
+class _Work:
+    """A row on its way: what its record begins with, its line, its size in bytes."""
+
+    head: dict[str, Any]
+    line: int
+    size: int
+
+
 class Run:
-    """One pass over the input.
+    """One pass over the input. Whatever goes wrong with a row is its record, and the run goes on.
+
+    Raises UsageError for settings that no row could be answered with.
 
     bound: the settings that answers depend on, for their hashes. answered: index -> hash of rows that
     need no answer any more; failed: those of them that got an error. stop: whether no new row may begin.
@@ -34,9 +46,11 @@ class Run:
         settings = engine.settings
         self.engine, self._lines, self._name, self._form = engine, lines, name, settings.format
         self._prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model)
+        self._prompts.check(settings)
+        engine.check(settings)
         self._order = (AtOnce if settings.unordered else InOrder)(write)
         self._bound, self._answered, self._failed, self._stop = bound, answered, failed, stop
-        self._jobs: dict[Job, tuple[dict[str, Any], int]] = {}
+        self._jobs: dict[Job, _Work] = {}
         self._last = 0
         self.totals = Totals()
         self.read = 0
@@ -78,16 +92,13 @@ class Run:
         if scheduler.idle:
             return not (self._lines.ended or self._stop())
         for job in scheduler.step():
-            answer = answer_of(job)
-            self.totals.add(answer.finish_reason, answer.stats)
-            head, size = self._jobs.pop(job)
-            self._put({**head, **answer.as_json()}, size)
+            self._report(job)
         assert self._start is not None
         self.totals.seconds = perf_counter() - self._start
         return True
 
     def _take(self, line: Line) -> None:
-        """Begin a row, or say at once why that cannot be."""
+        """Begin a row, unless it was answered, or say at once why that cannot be."""
         index, self.read = self.read, self.read + 1
         size, self._last = line.end - self._last, line.end
         if self._form == "auto":
@@ -101,29 +112,67 @@ class Run:
             self._order.put(index, "")
             return
         self.changed += known is not None
+        work = _Work(head, line.number, size)
+        try:
+            self._begin(line, work)
+        except Interrupted:
+            raise
+        except Exception as error:
+            self._fail(work, error)
+
+    def _begin(self, line: Line, work: _Work) -> None:
+        """Queue a row. Raises all that reading and preparing it may raise."""
         try:
             row = parse(line, self._form)
         except BadRow as bad:
-            self._fail(_with_id(head, bad.id), line.number, str(bad), size)
-            return
+            work.head = _with_id(work.head, bad.id)
+            raise
+        work.head = _with_id(work.head, row.id)
         for key in row.unused:
             self.engine.say(f"field {key!r} of rows is not used")
         settings = replace(self.engine.settings, **row.values)
-        try:
-            job = self.engine.start(self._prompts.tokens(row.content, settings), settings)
-        except (PromptError, UsageError) as error:
-            self._fail(_with_id(head, row.id), line.number, str(error), size)
-            return
+        job = self.engine.start(self._prompts.tokens(row.content, settings), settings)
         self._start = perf_counter() if self._start is None else self._start
-        self._jobs[job] = _with_id(head, row.id), size
+        self._jobs[job] = work
 
-    def _fail(self, head: dict[str, Any], number: int, reason: str, size: int) -> None:
+    def _report(self, job: Job) -> None:
+        """The record of a row that has ended."""
+        work = self._jobs.pop(job)
+        try:
+            if job.s.error:
+                raise job.s.error
+            answer = answer_of(job)
+            text = _as_line({**work.head, **answer.as_json()})
+        except Interrupted:
+            raise
+        except Exception as error:
+            self._fail(work, error)
+            return
+        self.totals.add(answer.finish_reason, answer.stats)
+        self._put(work, text)
+
+    def _fail(self, work: _Work, error: Exception) -> None:
+        if self.engine.settings.debug and not isinstance(error, SpecError):
+            traceback.print_exception(error)
+        reason = in_words(error).encode("utf-8", "replace").decode()
+        record = {**work.head, "error": {"line": work.line, "reason": reason}}
+        try:
+            text = _as_line(record)
+        except (ValueError, RecursionError):  # its own name is no JSON
+            text = _as_line({key: value for key, value in record.items() if key != "id"})
         self.totals.failed += 1
-        self._put({**head, "error": {"line": number, "reason": reason}}, size)
+        self._put(work, text)
 
-    def _put(self, record: dict[str, Any], size: int) -> None:
-        self.bytes_done += size
-        self._order.put(record["index"], json.dumps(record, ensure_ascii=False) + "\n")
+    def _put(self, work: _Work, text: str) -> None:
+        self.bytes_done += work.size
+        self._order.put(work.head["index"], text)
+
+
+def _as_line(record: dict[str, Any]) -> str:
+    """Strict JSON that UTF-8 can hold. Raises ValueError or RecursionError where that cannot be."""
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+    text.encode()
+    return text
 
 
 def _with_id(head: dict[str, Any], id: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from spec_cli.chat.messages import Message, kind, read_messages
+from spec_cli.chat.messages import SYSTEM, Message, kind, read_messages
 from spec_cli.errors import UsageError
 
 
@@ -18,9 +18,9 @@ class Conversation:
 
     @property
     def system(self) -> str | None:
-        """The system message in front."""
+        """The system message in front, or the developer's, which is the same."""
         first = self.messages[:1]
-        return first[0]["content"] if first and first[0]["role"] == "system" else None
+        return first[0]["content"] if first and first[0]["role"] in SYSTEM else None
 
     @system.setter
     def system(self, text: str | None) -> None:

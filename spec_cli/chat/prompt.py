@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_cli.chat.messages import Message
+from spec_cli.chat.messages import SYSTEM, Message
 from spec_cli.chat.template import ChatTemplate
 from spec_cli.errors import PromptError, UsageError
 from spec_cli.llama.vocab import Vocab
@@ -32,6 +32,12 @@ class Prompts:
     def _template(self) -> ChatTemplate:
         return ChatTemplate(self._source or "", self._vocab.text(self._vocab.bos), self._vocab.text(self._vocab.eos))
 
+    def check(self, settings: Settings) -> None:
+        """Raises UsageError for a template, or values for it, that no prompt could be made with."""
+        if self._source and not settings.raw:
+            self._template  # noqa: B018
+        template_values(settings)
+
     def tokens(self, content: str | Seq[Message], settings: Settings) -> array[int]:
         """The ids of a text to answer (with `raw` or without a template: to continue), or of a conversation."""
         vocab, system = self._vocab, settings.system_prompt
@@ -49,11 +55,15 @@ class Prompts:
                 raise UsageError(f"{settings.origins.get('system_prompt', 'system_prompt')}: {why}")
             return plain_tokens(vocab, content)
         messages = [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
-        if system is not None and messages[0]["role"] != "system":
+        if system is not None and messages[0]["role"] not in SYSTEM:
             messages.insert(0, {"role": "system", "content": system})
+        continued = settings.prefill_assistant and messages[-1]["role"] == "assistant"
+        if continued and [m["role"] for m in messages[-2:]].count("assistant") > 1:
+            raise UsageError("messages: one of the assistant's in the end is continued, not two (--prefill-assistant)")
         return chat_tokens(
-            vocab, self._template, messages, parse_special=settings.parse_special, values=template_values(settings)
-        )
+            vocab, self._template, messages, parse_special=settings.parse_special, values=template_values(settings),
+            continued=continued,
+        )  # fmt: skip
 
 
 def template_values(settings: Settings) -> dict[str, Any]:
@@ -65,7 +75,7 @@ def template_values(settings: Settings) -> dict[str, Any]:
         where = settings.origins.get("chat_template_kwargs", "--chat-template-kwargs")
         try:
             more = json.loads(settings.chat_template_kwargs)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{where}: not JSON: {error}") from None
         if not isinstance(more, dict):
             raise UsageError(f"{where}: {settings.chat_template_kwargs} is not a JSON object")
@@ -80,20 +90,23 @@ def plain_tokens(vocab: Vocab, text: str) -> array[int]:
 
 def chat_tokens(
     vocab: Vocab, template: ChatTemplate, messages: Seq[Message], *, parse_special: bool,
-    values: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None, continued: bool = False,
 ) -> array[int]:  # fmt: skip
     """A rendered conversation. Control-token strings in the messages stay text unless `parse_special`.
+
+    continued: see `ChatTemplate.render`.
 
     The text is tokenised at once whenever no message holds such a string: piecewise tokenising
     gives other tokens. Otherwise only the stretch between the template's own control tokens that
     holds one is tokenised without them.
     """
     if parse_special or not any(_has_control(vocab, text) for text in _texts(messages)):
-        return plain_tokens(vocab, template.render(messages, values))
+        return plain_tokens(vocab, template.render(messages, values, continued=continued))
     mark = _unused_character(_texts(messages))
     marked = [{k: v if k == "role" else _broken(v, vocab.controls, mark) for k, v in m.items()} for m in messages]
     ids = tokens([vocab.bos] if vocab.add_bos else [])
-    for text, special in _stretches(template.render(marked, values), vocab.controls, mark):
+    rendered = template.render(marked, values, continued=continued)
+    for text, special in _stretches(rendered, vocab.controls, mark):
         ids += vocab.tokenize(text.encode(), add_special=False, parse_special=special)
     if vocab.add_eos:
         ids.append(vocab.eos)

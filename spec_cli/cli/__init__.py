@@ -18,7 +18,7 @@ from spec_cli.cli.generate import generate
 from spec_cli.cli.models import app as models
 from spec_cli.cli.options import PanelCommand, with_options
 from spec_cli.cli.terminal import abandon_stdout, say
-from spec_cli.errors import FileError, Interrupted, SpecError, UsageError
+from spec_cli.errors import FileError, Interrupted, SpecError, UsageError, in_words
 
 app = typer.Typer(
     name="spec-cli",
@@ -81,7 +81,7 @@ def run(args: Seq[str]) -> int:
     except SpecError as error:
         if debug:
             traceback.print_exc()
-        say(f"error: {' '.join(str(error).splitlines())}" if not isinstance(error, Interrupted) else "interrupted")
+        say(f"error: {in_words(error)}" if not isinstance(error, Interrupted) else "interrupted")
         return error.exit_code
     except typer.TyperException as error:
         say(f"error: {' '.join(error.format_message().split())}")
@@ -93,6 +93,5 @@ def run(args: Seq[str]) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        say(f"error: this should not happen: {words} (--debug shows where)")
+        say(f"error: {in_words(error)}")
         return SpecError.exit_code

@@ -8,8 +8,8 @@ _WHY = {
         -no-ag --cache-idle-slots --no-cache-idle-slots --cache-list -cl --cache-prompt --no-cache-prompt --cache-ram
         -cram --cors-credentials --no-cors-credentials --cors-headers --cors-methods --cors-origins
         --lora-init-without-apply --mcp-servers-config --mcp-servers-json --media-path --models-autoload
-        --no-models-autoload --models-dir --models-max --models-preset --pooling --embd-normalize --prefill-assistant
-        --no-prefill-assistant --reuse-port --sleep-idle-seconds --sse-ping-interval --tags --tools --tools-runtime
+        --no-models-autoload --models-dir --models-max --models-preset --pooling --embd-normalize
+        --reuse-port --sleep-idle-seconds --sse-ping-interval --tags --tools --tools-runtime
         --ui --no-ui --ui-config --ui-config-file --ui-mcp-proxy --no-ui-mcp-proxy --webui-config --webui-config-file
         --webui-mcp-proxy --no-webui-mcp-proxy --log-prompts-dir""",
     "the memory takes care of itself": """
