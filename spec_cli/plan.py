@@ -18,10 +18,9 @@ from spec_cli.llama.loading import LoadParams, check_adapters, check_patterns
 from spec_cli.llama.model import Model
 from spec_cli.llama.sampler import check_constraint
 from spec_cli.llama.vocab import require_compatible
-from spec_cli.settings import MOST_CTX, ROPE_SCALING, Settings, read_kv_override
+from spec_cli.settings import AUTOMATIC_ROWS, MOST_CTX, ROPE_SCALING, Settings, read_kv_override
 
 GIB, MIB = 1 << 30, 1 << 20
-AUTOMATIC_ROWS = 4  # llama-server's
 SHORT_CTX = 4096  # rather fewer rows at a time than rows with less than this
 
 

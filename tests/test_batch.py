@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 import tiny
-from cases import A78, Done, environment, on_terminal, said, shell
+from cases import A78, Done, environment, on_terminal, refused, said, shell
 from conftest import cli
 from hypothesis import given, settings, strategies as st
 
@@ -170,13 +170,13 @@ def why(row: object) -> str:
         ({"prompt": "a", "threads": 2}, "unknown field 'threads'"),
         ({"prompt": "a", "model_draft": "x"}, "unknown field 'model_draft'"),
         ({"prompt": "a", "messages": []}, "not both"),
-        ({"messages": []}, "messages: a list where a list of messages"),
+        ({"messages": []}, "messages is an empty list: at least one"),
         ({"messages": [{"role": "user"}]}, "messages[0]: content is nothing"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only parts of type text"),
-        ({"messages": [{"role": "user", "content": "x", "tool_calls": []}]}, "'tool_calls' cannot be used"),
+        ({"messages": [{"role": "user", "content": "x", "tool_calls": [{}]}]}, "'tool_calls' cannot be used"),
         ({"prompt": "a", "stream": True}, "stream: True cannot be done here"),
         ({"prompt": "a", "n": 2}, "n: 2 cannot be done here"),
-        ({"prompt": "a", "tools": []}, "unknown field 'tools'"),
+        ({"prompt": "a", "tools": [{"type": "function"}]}, "tools: [{'type': 'function'}] cannot be done here"),
         (b'{"prompt": "a", "id": 1e999}', "1e999 is too large a number"),
         ({"prompt": "a", "top_logprobs": 3}, "needs logprobs: true"),
         ({"prompt": "a", "stop": [""]}, "stop: an empty text"),
@@ -442,13 +442,12 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(models: Path, tmp
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "rows.txt"]
 
 
-def test_an_empty_input_is_an_empty_output(models: Path, tmp_path: Path) -> None:
-    for data in (b"", b"\n \n\r\n", b"\xef\xbb\xbf"):
-        done = batch(models / "clock.gguf", "-", stdin=data)
-        assert (done.returncode, done.stdout) == (0, b"")
+def test_an_input_without_rows_is_refused_as_an_empty_prompt_is(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    assert batch(models / "clock.gguf", "-o", out, stdin=b"").returncode == 0
-    assert out.read_bytes() == b""
+    for data in (b"", b"\n \n\r\n", b"\xef\xbb\xbf"):
+        done = batch(models / "clock.gguf", "-", "-o", out, stdin=data)
+        assert refused(done, 2) == "error: no rows: there are none in standard input"
+    assert not out.exists()
 
 
 def test_fewer_rows_at_a_time_where_memory_is_short(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:

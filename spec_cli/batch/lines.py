@@ -61,6 +61,8 @@ class Lines:
     def __init__(self, fd: int, ahead: int) -> None:
         self._queue: queue.Queue[Line | OSError | None] = queue.Queue(ahead)
         self.ended = False
+        self._seen: Line | OSError | None = None
+        self._has_seen = False
         threading.Thread(target=self._read, args=(fd,), daemon=True).start()
 
     def _read(self, fd: int) -> None:
@@ -71,14 +73,31 @@ class Lines:
         except OSError as error:
             self._queue.put(error)
 
+    def arrives(self, seconds: float | None = None) -> bool:
+        """Wait for the next line, or the end, at most so long; whether it came."""
+        if not self._has_seen:
+            try:
+                self._seen, self._has_seen = self._queue.get(timeout=seconds), True
+            except queue.Empty:
+                return False
+        return True
+
+    def peek(self) -> Line | None:
+        """The line that `arrives`, None for the end; `take` gives it again. Raises OSError."""
+        assert self._has_seen
+        if isinstance(self._seen, OSError):
+            raise self._seen
+        return self._seen
+
     def take(self, wait: bool) -> Line | None:
         """The next line; None when there is none yet (only if not `wait`), or `ended`. Raises OSError."""
         if self.ended:
             return None
         try:
-            line = self._queue.get(block=wait)
+            line = self._seen if self._has_seen else self._queue.get(block=wait)
         except queue.Empty:
             return None
+        self._seen, self._has_seen = None, False
         if isinstance(line, OSError):
             raise line
         self.ended = line is None

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from spec_cli.batch.journal import Journal, binding
 from spec_cli.batch.lines import Line, Lines
+from spec_cli.batch.whole import require_rows
 from spec_cli.cli.checked import checked
 from spec_cli.cli.signals import Received, interruptible
 from spec_cli.cli.terminal import Output, counted, quiet, require_writable, same_file, say
 from spec_cli.config import resolve
 from spec_cli.errors import FileError, Interrupted, SpecError, UsageError
 from spec_cli.hub import fetched
-from spec_cli.settings import Settings
+from spec_cli.settings import AUTOMATIC_ROWS, Settings
 
 if TYPE_CHECKING:
     from spec_cli.batch.run import Run
     from spec_cli.render import Watch
 
 SOME_FAILED = 1
+SOON = 0.2  # seconds: what a pipe holds by then is looked at before anything is loaded
 
 
 def batch(given: dict[str, Any]) -> int:
@@ -44,6 +46,8 @@ def batch(given: dict[str, Any]) -> int:
         output = None if journal else stack.enter_context(Output(settings.output))
         if settings.stats:
             require_writable(settings.stats, "--stats")
+        lines = Lines(fd, 2 * (settings.parallel if settings.parallel > 0 else AUTOMATIC_ROWS))
+        _look(lines, name, settings, SOON)
         from spec_cli.batch.run import Run  # these load numpy, llama.cpp and rich: only now
         from spec_cli.engine import Engine
         from spec_cli.llama.abort import Abort
@@ -57,6 +61,9 @@ def batch(given: dict[str, Any]) -> int:
             engine = stack.enter_context(Engine(settings, watch.say, abort, batch=True))
         except Interrupted:
             raise received.error() from None
+        received.patient = False
+        _look(lines, name, settings)
+        received.patient = True
         written = 0
 
         def write(text: str) -> None:
@@ -71,7 +78,6 @@ def batch(given: dict[str, Any]) -> int:
 
         if journal:
             journal.begin()
-        lines = Lines(fd, 2 * engine.n_rows)
         run = Run(
             engine, lines, write, name=name, bound=bound, answered=journal.answered if journal else {},
             failed=journal.failed if journal else (), stop=lambda: received.signal is not None,
@@ -126,6 +132,15 @@ def _go_on(run: Run, lines: Lines, watch: Watch, received: Received) -> None:
         run.engine.scheduler.drop()
     finally:
         received.finishing = False
+
+
+def _look(lines: Lines, name: str, settings: Settings, seconds: float | None = None) -> None:
+    """Raises UsageError if the input, as soon as some of it is there, is seen not to be made of rows."""
+    try:
+        if lines.arrives(seconds):
+            require_rows(name, settings.format, lines.peek())
+    except OSError as error:
+        raise FileError(f"{name or 'standard input'}: {error.strerror}") from None
 
 
 def _source(settings: Settings, stack: ExitStack) -> tuple[int, str]:
