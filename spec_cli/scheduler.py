@@ -112,12 +112,10 @@ class Scheduler:
             job.s.id = max(self._free, key=lambda place: common_prefix(self.target.memory.held(place), job.s.tokens))
             self._free.remove(job.s.id)
             job.since = perf_counter()
-            if job.s.finish:
-                self._running.append(job)
-                continue
-            with job.s.owning():
-                self.drafter.begin(job.s)
-            self._reading.append(job)
+            if not job.s.finish:
+                with job.s.owning():
+                    self.drafter.begin(job.s)
+            (self._running if job.s.finish else self._reading).append(job)
 
     def _read(self) -> None:
         """At most one ubatch of prompts, so that those who run need not wait for long.

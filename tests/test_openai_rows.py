@@ -16,7 +16,7 @@ from test_batch_rows import run
 from test_talk import asked, talk  # noqa: F401  (a fixture)
 
 from spec_cli.batch.lines import Line
-from spec_cli.batch.rows import parse
+from spec_cli.batch.rows import BadRow, parse
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.prompt import Prompts, chat_tokens
 from spec_cli.chat.talk import Talk
@@ -127,7 +127,15 @@ def test_a_schema_that_is_null_is_any_object() -> None:
     ],
 )  # fmt: skip
 def test_an_empty_prompt_is_an_error_with_a_template_too(row: dict[str, Any]) -> None:
-    assert why(row).startswith("the prompt is empty")
+    assert why({**row, "id": 3}).startswith("the prompt is empty")
+
+
+def test_a_blank_line_of_text_is_an_error_where_it_is_a_row(engine: Engine) -> None:
+    """Blanks of ASCII are no row at all; what other scripts have for them is one."""
+    with pytest.raises(BadRow, match="the prompt is empty"):
+        parse(Line(1, "\u3000\u00a0".encode(), 0), "text")
+    (got,) = run(engine, [b'{"prompt": " ", "id": 3}'])
+    assert (got["id"], got["error"]["reason"]) == (3, "the prompt is empty")
 
 
 # ---- developer

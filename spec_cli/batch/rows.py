@@ -69,7 +69,7 @@ def parse(line: Line, form: str) -> Row:
     except UnicodeDecodeError as error:
         raise BadRow(f"not UTF-8 at byte {error.start} of the line (0x{line.data[error.start]:02x})") from None
     if form == "text":
-        return Row(content=text)
+        return Row(content=_not_empty(text))
     try:
         data = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
         json.dumps(data, ensure_ascii=False).encode()
@@ -183,8 +183,12 @@ def _content(data: dict[str, Any]) -> str | list[Message]:
         raise UsageError("no prompt and no messages")
     if not isinstance(prompt, str):
         raise UsageError(f"prompt: {kind(prompt)} where a text should be")
+    return _not_empty(prompt)
+
+
+def _not_empty(prompt: str) -> str:
     if not prompt.strip():
-        raise UsageError("the prompt is empty")
+        raise BadRow("the prompt is empty")
     return prompt
 
 
