@@ -72,6 +72,8 @@ def test_a_template_that_reads_parts_gets_parts() -> None:
         "{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}."
     )
     assert ChatTemplate(source + "{% endfor %}").render([ASK, {"role": "assistant", "content": "ab"}]) == "q.ab."
+    one_turn = "{% if messages | length > 1 %}{{ raise_exception('no') }}{% endif %}"
+    assert ChatTemplate(one_turn + source + "{% endfor %}").render([ASK]) == "q."
     assert ChatTemplate("{{ messages[0].content is string }}{{ messages[0].content }}").render([ASK]) == "Trueq"
 
 

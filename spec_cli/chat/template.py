@@ -117,16 +117,18 @@ class ChatTemplate:
     @cached_property
     def _wants_parts(self) -> bool:
         """Whether it prints contents only as lists of parts (llama.cpp's requires_typed_content)."""
-        return not self._prints("user", PLACE) and self._prints("user", [{"type": "text", "text": PLACE}])
+        said = ({"role": "user", "content": content} for content in (PLACE, [{"type": "text", "text": PLACE}]))
+        return [self._prints([message]) for message in said] == [False, True]
 
     @cached_property
     def _knows_developer(self) -> bool:
         """Whether that is a role of its own, as in gpt-oss; elsewhere it is the system's."""
-        return "developer" in self._source and self._prints("developer", PLACE)
+        said = [{"role": "developer", "content": PLACE}, {"role": "user", "content": "?"}]
+        return "developer" in self._source and self._prints(said)
 
-    def _prints(self, role: str, content: Any) -> bool:
+    def _prints(self, messages: Seq[dict[str, Any]]) -> bool:
         try:
-            return PLACE in self._filled([{"role": role, "content": content}, {"role": "user", "content": "?"}], {})
+            return PLACE in self._filled(messages, {})
         except UsageError:
             return False
 
