@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads starve o
 import process
 import pytest
 import tiny
+from local_hub import Hub
 from pairs import Pair, write_pairs
 from shared import SHARED
 
@@ -22,6 +24,7 @@ from spec_cli.contracts import Drafter
 from spec_cli.drafters.chain import Chain
 from spec_cli.drafters.table import Choice
 from spec_cli.engine import Answer, Engine
+from spec_cli.hub import fetched
 from spec_cli.settings import Settings
 
 
@@ -71,6 +74,60 @@ def shared() -> Path:
     if not (SHARED / "models").is_dir():
         pytest.skip(f"no shared models in {SHARED} (SPEC_CLI_SHARED)")
     return SHARED
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    letters = tiny.clock(tmp_path / "a.gguf").read_bytes()
+    always_j = tiny.clock(tmp_path / "j.gguf", always=tiny.A + 9).read_bytes()
+    files = {
+        "README.md": b"x",
+        "clock-Q4_K_M.gguf": letters,
+        "clock-Q8_0.gguf": always_j,
+        "mmproj-clock-Q4_K_M.gguf": b"no",
+    }
+    large = {"clock-Q8_0.gguf": letters + bytes(30 << 20)}
+    one = Hub(
+        {
+            "me/clock-GGUF": files,
+            "me/large": large,
+            "me/draft": {"d-Q8_0.gguf": always_j},
+            "me/empty": {"README.md": b"x"},
+        }
+    )
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def world(hub: Hub, tmp_path: Path) -> dict[str, str]:
+    """The environment of a person whose hub is this one."""
+    home = tmp_path / "home"
+    return {"HF_ENDPOINT": hub.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+@pytest.fixture
+def fetch(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Settings]:
+    """Fetches from this hub or another one, into an empty cache; what is said goes to `lines`."""
+    from huggingface_hub import constants
+
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("LLAMA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 1)
+    logger = logging.getLogger("huggingface_hub")
+    monkeypatch.setattr(logger, "handlers", list(logger.handlers))
+
+    def one(repo: str, at: str = hub.url, lines: list[str] | None = None, **settings: object) -> Settings:
+        monkeypatch.setattr(constants, "ENDPOINT", at)
+        template = at + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        said = [] if lines is None else lines
+        return fetched(Settings(hf_repo=repo, quiet=True, **settings), said.append)  # type: ignore[arg-type]
+
+    return one
 
 
 @pytest.fixture

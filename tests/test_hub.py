@@ -2,120 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 from conftest import cli
+from local_hub import Hub
 
 from spec_cli.config import resolve
 from spec_cli.errors import UsageError
 from spec_cli.hub import choose_draft, choose_file, shards_of
-
-COMMIT = "0123456789012345678901234567890123456789"
-
-
-class Hub:
-    """What huggingface_hub asks for: the files of a repository, a file's head, its bytes or a part of them."""
-
-    def __init__(self, repos: dict[str, dict[str, bytes]]) -> None:
-        hub = self
-        self.asked: list[tuple[str, str, str]] = []
-        self.cut: int | None = None  # close the connection after so many bytes, once
-        self.token = ""
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: Any) -> None: ...
-
-            def answer(self, code: int, body: bytes, headers: dict[str, str], send: bool) -> None:
-                self.send_response(code)
-                for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if send and hub.cut is not None and len(body) > hub.cut:
-                    self.wfile.write(body[: hub.cut])
-                    hub.cut = None
-                    self.close_connection = True
-                elif send:
-                    self.wfile.write(body)
-
-            def handle_one(self, send: bool) -> None:
-                hub.asked.append((self.command, self.path, self.headers.get("Range", "")))
-                hub.token = self.headers.get("Authorization", hub.token)
-                if found := re.match(r"/api/models/([^/]+/[^/?]+)", self.path):
-                    files = repos.get(found[1])
-                    if files is None:
-                        return self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"}, send)
-                    told = {"id": found[1], "sha": COMMIT, "siblings": [{"rfilename": n} for n in files]}
-                    tree = [{"type": "file", "path": n, "size": len(d), "oid": "0"} for n, d in files.items()]
-                    body = json.dumps(tree if "/tree/" in self.path else told).encode()
-                    return self.answer(200, body, {"Content-Type": "application/json"}, send)
-                found = re.match(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", self.path)
-                data = repos.get(found[1], {}).get(found[2]) if found else None
-                if data is None:
-                    return self.answer(404, b"", {"X-Error-Code": "EntryNotFound"}, send)
-                headers = {
-                    "ETag": f'"{hashlib.sha256(data).hexdigest()}"',
-                    "X-Repo-Commit": COMMIT,
-                    "Accept-Ranges": "bytes",
-                }
-                if part := re.match(r"bytes=(\d+)-", self.headers.get("Range", "")):
-                    start = int(part[1])
-                    headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-                    return self.answer(206, data[start:], headers, send)
-                return self.answer(200, data, headers, send)
-
-            def do_GET(self) -> None:
-                self.handle_one(send=True)
-
-            def do_HEAD(self) -> None:
-                self.handle_one(send=False)
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    letters = tiny.clock(tmp_path / "a.gguf").read_bytes()
-    always_j = tiny.clock(tmp_path / "j.gguf", always=tiny.A + 9).read_bytes()
-    files = {
-        "README.md": b"x",
-        "clock-Q4_K_M.gguf": letters,
-        "clock-Q8_0.gguf": always_j,
-        "mmproj-clock-Q4_K_M.gguf": b"no",
-    }
-    large = {"clock-Q8_0.gguf": letters + bytes(30 << 20)}
-    one = Hub(
-        {
-            "me/clock-GGUF": files,
-            "me/large": large,
-            "me/draft": {"d-Q8_0.gguf": always_j},
-            "me/empty": {"README.md": b"x"},
-        }
-    )
-    yield one
-    one.close()
-
-
-@pytest.fixture
-def world(hub: Hub, tmp_path: Path) -> dict[str, str]:
-    """The environment of a person whose hub is this one."""
-    home = tmp_path / "home"
-    return {"HF_ENDPOINT": hub.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
 def generate(world: dict[str, str], *args: object) -> Any:
@@ -151,6 +48,26 @@ def test_a_draft_comes_from_its_own_repository(hub: Hub, world: dict[str, str]) 
     assert b"draft acceptance rate = 1.0" in done.stderr
 
 
+def test_a_quiet_run_downloads_and_says_nothing(
+    hub: Hub, world: dict[str, str], tmp_path: Path, models: Path
+) -> None:  # fmt: skip
+    """A submodule of a package that loads lazily need not be there: huggingface/huggingface_hub#1418."""
+    toml = tmp_path / "models.toml"
+    toml.write_text("[defaults]\nquiet = true\n")
+    for command, *source in (
+        ("generate", "-hf", "me/clock-GGUF", "-q", "-p", "abc"),
+        ("generate", "-hf", "me/clock-GGUF", "-q", "-p", "abc", "--offline"),
+        ("generate", "-m", models / "clock.gguf", "-hfd", "me/draft", "-q", "-p", "abc"),
+        ("chat", "-hf", "me/clock-GGUF", "-q", "--chat-template", "{{ messages[-1].content }}"),
+        ("batch", "-hf", "me/clock-GGUF:Q8_0", "--config", toml),
+    ):
+        how = (*source, "-n", 3, "-t", 1, "--temp", 0)
+        done = cli(command, *how, env={**world, "HF_HUB_DISABLE_PROGRESS_BARS": "0"}, stdin=b"abc\n")
+        assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
+        assert (b"jjj" if command == "batch" else b"def") in done.stdout
+    assert any(path.endswith("d-Q8_0.gguf") for _, path, _ in hub.asked)
+
+
 def test_an_interrupted_download_goes_on_where_it_stopped(hub: Hub, world: dict[str, str]) -> None:
     hub.cut = 25 << 20  # the client writes 10 MiB at a time
     generate(world, "-hf", "me/large")
@@ -162,11 +79,11 @@ def test_an_interrupted_download_goes_on_where_it_stopped(hub: Hub, world: dict[
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("-hf", "me/clock-GGUF:Q5_K_S"), 3, "has no model file Q5_K_S among (GGUF files: clock-Q4_K_M.gguf"),
+        (("-hf", "me/clock-GGUF:Q5_K_S"), 3, "has no model file Q5_K_S (GGUF files: clock-Q4_K_M.gguf"),
         (("-hf", "me/empty"), 3, "me/empty has no model file (GGUF files: none)"),
         (("-hf", "me/nothing"), 3, "-hf/--hf-repo: me/nothing: "),
         (("-hf", "clock"), 2, "'clock' is not USER/REPO"),
-        (("-hf", "me/clock-GGUF", "--offline"), 3, "-hf/--hf-repo: me/clock-GGUF: "),
+        (("-hf", "me/clock-GGUF", "-hff", "x.gguf"), 3, "me/clock-GGUF has no file x.gguf (GGUF files: clock-Q4_K_M"),
         (("-hff", "clock-Q8_0.gguf"), 2, "-hff/--hf-file: needs -hf USER/REPO"),
         (("-hf", "me/clock-GGUF", "-m", "x.gguf"), 2, "-m/--model and -hf/--hf-repo: give one of them"),
     ],
@@ -196,9 +113,17 @@ def test_nothing_is_asked_of_the_network_by_other_runs(hub: Hub, world: dict[str
             "a-Q4_K_M-00001-of-00002.gguf",
         ),
         (["imatrix.gguf", "mmproj-F16.gguf"], "", None),
+        (["Ornith-9B-MTP-IQ2_M.gguf", "Ornith-9B-MTP-Q6_K.gguf", "mmproj.gguf"], "Q6_K", "Ornith-9B-MTP-Q6_K.gguf"),
+        (["imatrix-quants/a-Q4_K_M.gguf", "b.gguf"], "", "imatrix-quants/a-Q4_K_M.gguf"),
+        (["mtp-heads/a-Q8_0.gguf"], "", "mtp-heads/a-Q8_0.gguf"),
+        (["a-Eagle3-Q4_K_M.gguf", "A-DFlash-x-Q8_0.gguf"], "Q8_0", "A-DFlash-x-Q8_0.gguf"),
+        (["a-IMatrix-Q4_K_M.gguf"], "", "a-IMatrix-Q4_K_M.gguf"),
+        (["sub/mtp-a-Q4_K_M.gguf", "a-eagle3-Q4_K_M.gguf"], "", None),
+        (["a-Q4_K_M.GGUF"], "", None),
     ],
 )
 def test_the_file_is_chosen_as_llama_cpp_does(names: list[str], tag: str, right: str | None) -> None:
+    """A word in the base name makes a file no model, written as llama.cpp writes it: ggml-org/llama.cpp#27201."""
     assert choose_file(names, tag) == right
 
 
@@ -208,7 +133,15 @@ def test_the_file_is_chosen_as_llama_cpp_does(names: list[str], tag: str, right:
         (["a-Q4_K_M.gguf", "sub/eagle3-a-F16.gguf", "mtp-a-Q8_0.gguf"], "", "mtp-a-Q8_0.gguf"),
         (["a-Q4_K_M.gguf", "sub/eagle3-a-F16.gguf", "mmproj-a.gguf"], "", "sub/eagle3-a-F16.gguf"),
         (["mtp-a-Q4_0.gguf", "mtp-a-Q8_0.gguf"], "q8_0", "mtp-a-Q8_0.gguf"),
-        (["mtp-a-Q4_0.gguf", "a-Q8_0.gguf"], "Q8_0", "a-Q8_0.gguf"),
+        (["mtp-a-Q4_0.gguf", "a-Q8_0.gguf"], "Q8_0", "mtp-a-Q4_0.gguf"),
+        (["a-Q4_K_M.gguf", "mtp-a-BF16.gguf", "mtp-a-Q8_0.gguf"], "Q4_K_M", "mtp-a-Q8_0.gguf"),
+        (["a-Q4_K_M.gguf", "mtp-a-BF16.gguf", "mtp-a-Q4_0.gguf"], "", "mtp-a-Q4_0.gguf"),
+        (["mtp-a-Q4_0.gguf", "mtp-a-Q4_K_M.gguf"], "q4_k_m", "mtp-a-Q4_K_M.gguf"),
+        (["a-F16.gguf", "mtp-a-Q8_0.gguf", "mtp-a-F16.gguf"], "", "mtp-a-F16.gguf"),
+        (["q/a-Q4_K_M.gguf", "mtp-a-Q4_K_M.gguf", "q/mtp-a-Q8_0.gguf"], "Q4_K_M", "q/mtp-a-Q8_0.gguf"),
+        (["a-Q4_K_M.gguf", "mtp-a-Q8_0.gguf", "sub/mtp-a-Q4_K_M.gguf"], "Q4_K_M", "mtp-a-Q8_0.gguf"),
+        (["mtp-a-Q8_0-00002-of-00002.gguf", "mtp-a-Q8_0-00001-of-00002.gguf"], "", "mtp-a-Q8_0-00001-of-00002.gguf"),
+        (["a-MTP-Q8_0.gguf", "A-Eagle3-Q4_K_M.gguf", "mtp-x/a-Q2_K.gguf"], "Q4_K_M", "A-Eagle3-Q4_K_M.gguf"),
         (["dflash-a-Q8_0.gguf", "a-Q8_0.gguf"], "", "a-Q8_0.gguf"),
     ],
 )
@@ -216,9 +149,23 @@ def test_a_draft_repository_gives_its_head_first(names: list[str], tag: str, rig
     assert choose_draft(names, tag) == right
 
 
+@pytest.mark.parametrize(
+    ("types", "right"),
+    [
+        (("draft-simple",), "a-Q8_0.gguf"),
+        (("draft-eagle3",), "eagle3-a-Q8_0.gguf"),
+        (("ngram-simple", "draft-mtp"), "mtp-a-Q8_0.gguf"),
+    ],
+)
+def test_a_type_that_is_asked_for_gets_its_own_head(types: tuple[str, ...], right: str) -> None:
+    """common/arg.cpp looks for the heads of the types that were named, for all where none was."""
+    assert choose_draft(["a-Q8_0.gguf", "eagle3-a-Q8_0.gguf", "mtp-a-Q8_0.gguf"], "Q8_0", types) == right
+
+
 def test_all_shards_are_taken() -> None:
     assert shards_of("x/a-00001-of-00003.gguf") == [f"x/a-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
     assert shards_of("a.gguf") == ["a.gguf"]
+    assert shards_of("a-00000-of-00000.gguf") == ["a-00000-of-00000.gguf"]
 
 
 def test_the_closer_one_of_a_file_and_a_repository_counts(tmp_path: Path) -> None:

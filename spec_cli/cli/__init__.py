@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import traceback
 from collections.abc import Sequence as Seq
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli.argv import HELP, HELP_ALL, plain
+from spec_cli.cli.argv import HELP, HELP_ALL, plain, without_token
 from spec_cli.cli.batch import batch
 from spec_cli.cli.chat.command import chat
 from spec_cli.cli.docs import docs
@@ -19,6 +20,7 @@ from spec_cli.cli.models import app as models
 from spec_cli.cli.options import PanelCommand, with_options
 from spec_cli.cli.terminal import abandon_stdout, say
 from spec_cli.errors import FileError, Interrupted, SpecError, UsageError, in_words
+from spec_cli.hub.token import masked
 
 app = typer.Typer(
     name="spec-cli",
@@ -63,13 +65,18 @@ def _arguments(args: Seq[str]) -> list[str]:
         return list(args)
     if first.startswith("-"):
         plain(args)  # a mistake in the flags is the more useful answer
-        raise UsageError(f"no command given: try spec-cli generate {shlex.join(args)}")
+        raise UsageError(f"no command given: try spec-cli generate {shlex.join(without_token(args)[0])}")
     raise UsageError(f"unknown command: {first} (commands: {', '.join((*NAMES, 'models', 'docs'))})")
 
 
 def run(args: Seq[str]) -> int:
     """Run one command line; return its exit code."""
     debug = "--debug" in args
+    secrets = [*without_token(args)[1], os.environ.get("HF_TOKEN", "")]
+
+    def tell(text: str) -> None:
+        say(masked(text, secrets))
+
     try:
         code = app(_arguments(args), standalone_mode=False, prog_name="spec-cli")
         return code if isinstance(code, int) else 0
@@ -80,18 +87,18 @@ def run(args: Seq[str]) -> int:
         return error.args[0] if error.args else Interrupted.exit_code
     except SpecError as error:
         if debug:
-            traceback.print_exc()
-        say(f"error: {in_words(error)}" if not isinstance(error, Interrupted) else "interrupted")
+            tell(traceback.format_exc().rstrip())
+        tell(f"error: {in_words(error)}" if not isinstance(error, Interrupted) else "interrupted")
         return error.exit_code
     except typer.TyperException as error:
-        say(f"error: {' '.join(error.format_message().split())}")
+        tell(f"error: {' '.join(error.format_message().split())}")
         return UsageError.exit_code
     except OSError as error:
         abandon_stdout()
-        say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
+        tell(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
         return FileError.exit_code
     except Exception as error:
         if debug:
-            traceback.print_exc()
-        say(f"error: {in_words(error)}")
+            tell(traceback.format_exc().rstrip())
+        tell(f"error: {in_words(error)}")
         return SpecError.exit_code

@@ -36,6 +36,23 @@ def _spellings(command: str) -> dict[str, tuple[str, bool, bool]]:
     return known
 
 
+def without_token(args: Seq[str]) -> tuple[list[str], list[str]]:
+    """The arguments that may be shown, and the secrets: what stands behind -hft in any spelling, also a wrong one."""
+    names = flags()["hf_token"].names
+    shown, secrets, rest = [], [], list(args)
+    while rest:
+        arg = rest.pop(0)
+        name = arg.replace("_", "-") if arg.startswith("--") else arg
+        if name in names:
+            secrets += rest[:1]
+            del rest[:1]
+        elif found := next((n for n in names if name.startswith(n)), None):
+            secrets.append(arg[len(found) :].removeprefix("="))
+        else:
+            shown.append(arg)
+    return shown, secrets
+
+
 def plain(args: Seq[str], command: str = "generate") -> list[str]:
     """The arguments of a command with every flag as `--name=value`, `--name` or `--no-name`.
 

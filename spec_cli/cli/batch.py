@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spec_cli.batch.journal import Journal, binding
 from spec_cli.batch.lines import Line, Lines
 from spec_cli.batch.whole import require_rows
+from spec_cli.cli.argv import without_token
 from spec_cli.cli.checked import checked
 from spec_cli.cli.signals import Received, interruptible
 from spec_cli.cli.terminal import Output, counted, quiet, require_writable, same_file, say
@@ -189,8 +190,10 @@ def _how_to_go_on(settings: Settings, n: int, journal: Journal | None) -> str:
     rows = f"{counted(n, 'row')} {'is' if n == 1 else 'are'}"
     if journal is None:
         return f"{rows} written; with -o FILE a run can be gone on with"
-    args = [*sys.argv[1:], *(() if settings.resume else ("--resume",))]
-    return f"{rows} in {settings.output}; go on with: spec-cli {shlex.join(args)}"
+    shown, secrets = without_token(sys.argv[1:])
+    args = [*shown, *(() if settings.resume else ("--resume",))]
+    token = " (-hft is left out: set HF_TOKEN)" if secrets else ""
+    return f"{rows} in {settings.output}; go on with{token}: spec-cli {shlex.join(args)}"
 
 
 def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
