@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import tomllib
@@ -13,7 +12,8 @@ from typing import Any
 
 import typer
 
-from spec_cli.errors import FileError, UsageError
+from spec_cli.errors import FileError, UsageError, did_you_mean
+from spec_cli.model_names import hub_address, instead_of, is_repo
 from spec_cli.settings import Settings, flags, is_switch
 from spec_cli.values import read
 
@@ -23,6 +23,11 @@ REMOVED_ENV = {
     "LLAMA_ARG_DRAFT_MAX": "LLAMA_ARG_SPEC_DRAFT_N_MAX",
     "LLAMA_ARG_DRAFT_MIN": "LLAMA_ARG_SPEC_DRAFT_N_MIN",
 }
+
+# A field that may hold an address at Hugging Face -> the fields of its repository and of its file.
+HUB = {"model": ("hf_repo", "hf_file"), "model_draft": ("hf_repo_draft", "model_draft")}
+_REPOS = ("hf_repo", "hf_repo_draft")
+_THREADS = ("threads", "threads_batch", "threads_draft", "threads_batch_draft")
 
 
 @dataclass(frozen=True)
@@ -104,8 +109,7 @@ def _field_of(key: str, place: str) -> str:
     known = {k: field for field, flag in flags().items() for k in flag.keys}
     name = known.get(key.replace("_", "-"))
     if name is None:
-        near = difflib.get_close_matches(key.replace("_", "-"), known, n=1)
-        raise UsageError(f"{place}: unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+        raise UsageError(f"{place}: unknown key {key!r}{did_you_mean(key.replace('_', '-'), known, quote=chr(39))}")
     return name
 
 
@@ -117,18 +121,35 @@ class _Layers:
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def add(self, rank: int, name: str, value: Any, origin: str) -> None:
+        repo = HUB.get(name)
+        if repo and isinstance(value, str) and (address := hub_address(value)):
+            (flag, file_flag), file = (flags()[n].names[0] for n in repo), address[1]
+            words = f"{flag} {address[0]}" + (f" {file_flag} {file}" if file else "")
+            self.notes.append(f"{origin} {value}: taken as {words}")
+            self._set(rank, repo[0], address[0], origin)
+            if file:
+                self._set(rank, repo[1], file, origin)
+        else:
+            self._set(rank, name, value, origin)
+
+    def _set(self, rank: int, name: str, value: Any, origin: str) -> None:
+        if name in _REPOS and self.ranks.get(name) == rank:
+            raise UsageError(f"{self.origins[name]} and {origin}: give one of them")
         self.values[name], self.origins[name], self.ranks[name] = read(name, value, origin), origin, rank
 
     def add_table(self, rank: int, table: Values, file: Path | None, place: str) -> None:
         """A table of models.toml; its relative paths are relative to the file."""
+        where = f"{file} {place}" if file else place
         for key, value in table.items():
-            where = f"{file} {place}" if file else place
             name = _field_of(key, where)
             self.add(rank, name, value, f"{where} {key}")
-            path = self.values[name]
-            if file and isinstance(path, Path) and str(path) not in self.names:
+        for name, path in self.values.items():
+            if not file or self.ranks[name] != rank or not isinstance(path, Path) or str(path) in self.names:
+                continue
+            if name != "model_draft" or self.ranks.get("hf_repo_draft") != rank:  # else a file of that repository
                 self.values[name] = file.parent / os.path.expanduser(path)
 
 
@@ -158,6 +179,7 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
         own = _Layers(())
         inside = file.path if named in file.models else None
         own.add_table(1, models[named], inside, f"[models.{named}]")
+        layers.notes += own.notes
         if "model" not in own.values and "hf_repo" not in own.values:
             raise UsageError(f"{file.path} [models.{named}]: no model")
         for name, value in own.values.items():
@@ -173,7 +195,9 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
         if ranks["quiet"] == ranks["verbose"]:
             raise UsageError("-q and -v exclude each other")
         layers.values[min("quiet", "verbose", key=ranks.__getitem__)] = False
-    return Settings(**{**layers.values, "config": file.path}, origins=layers.origins)
+    _require_no_repo(layers)
+    notes = (*given.get("notes", ()), *layers.notes, *_surplus_threads(layers))
+    return Settings(**{**layers.values, "config": file.path}, origins=layers.origins, notes=notes)
 
 
 def _from_hub(layers: _Layers) -> bool:
@@ -204,8 +228,34 @@ def _named_model(asked: Path | None, models: Mapping[str, Values]) -> str | None
         return name
     if not os.path.exists(asked) and os.sep not in name and not name.endswith(".gguf"):
         known = ", ".join(models) or "none"
-        raise FileError(f"-m: {name} is neither a file nor a name in models.toml (names: {known})")
+        hint = instead_of(name, models)
+        raise FileError(f"-m: {name} is neither a file nor a name in models.toml (names: {known}){hint}")
     return None
+
+
+def _require_no_repo(layers: _Layers) -> None:
+    """Raises FileError where the command line or the environment names a repository in a file's place."""
+    for name, (repo, _) in HUB.items():
+        path = layers.values.get(name)
+        if path is None or layers.ranks[name] < 2 or repo in layers.values or os.path.exists(path):
+            continue
+        if is_repo(str(path)):
+            flag = flags()[repo].names[0]
+            raise FileError(f"{layers.origins[name]}: {path} does not exist (did you mean {flag} {path}?)")
+
+
+def _surplus_threads(layers: _Layers) -> list[str]:
+    """Lines about more threads than there are cores for them."""
+    asked = {name: layers.values[name] for name in _THREADS if layers.values.get(name, -1) > 1}
+    if not asked:
+        return []
+    from spec_cli.machine import usable_cores  # loads psutil
+
+    cores = usable_cores()
+    what = f"more threads than the {cores} core{'s' * (cores != 1)} that this process may use"
+    origins = {name: layers.origins[name] for name, n in asked.items() if n > cores}
+    short = {name: o.partition("/")[0] if o.startswith("-") else o for name, o in origins.items()}
+    return [f"{origin} {asked[name]}: {what}" for name, origin in short.items()]
 
 
 def _spelling(name: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class SpecError(Exception):
     """Anything that ends a run. Its text is shown as one line; `exit_code` goes to the shell."""
@@ -45,3 +48,10 @@ class Interrupted(SpecError):
     """The run was stopped from outside: Ctrl-C (130) or SIGTERM (143)."""
 
     exit_code = 130
+
+
+def did_you_mean(word: str, known: Iterable[str], quote: str = "") -> str:
+    """` (did you mean X?)` where one of the words is close, else nothing. The case of letters is no distance."""
+    lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.75)
+    return f" (did you mean {quote}{lower[near[0]]}{quote}?)" if near else ""

@@ -177,9 +177,17 @@ def read_bias(text: str) -> tuple[int, float]:
     return int(found[1]), float(found[2])
 
 
+# other spellings of speculative types
+TYPE_ALIASES = {
+    "draft": "draft-simple", "simple": "draft-simple", "draft-model": "draft-simple", "ngram": "ngram-simple",
+    "eagle3": "draft-eagle3", "mtp": "draft-mtp", "dflash": "draft-dflash", "dspark": "draft-dspark", "off": "none",
+}  # fmt: skip
+
+
 def read_types(text: str) -> tuple[str, ...]:
-    """A comma list; repeated flags arrive joined by commas."""
-    return tuple(word.strip() for word in text.split(","))
+    """A comma list in any case, by canonical names; repeated flags arrive joined by commas."""
+    words = [word.strip().lower().replace("_", "-") for word in text.split(",")]
+    return tuple(TYPE_ALIASES.get(word, word) for word in words)
 
 
 MODEL, CONTEXT, PROMPT, BATCH = "Model", "Context and speed", "Prompt", "Rows"
@@ -560,8 +568,9 @@ class Settings:
         help="Write the numbers of the whole run to FILE, as JSON.",
     )
     predict: int = option(
-        -1, "-n", "--predict", "--n-predict", panel=SAMPLING, metavar="N", env="LLAMA_ARG_N_PREDICT", low=-1,
-        high=INT32, row=("max_tokens", "max_completion_tokens"), shown="-1: until the model ends",
+        -1, "-n", "--predict", "--n-predict", "--max-tokens", "--max-new-tokens", panel=SAMPLING, metavar="N",
+        env="LLAMA_ARG_N_PREDICT", low=-1, high=INT32, row=("max_completion_tokens",),
+        shown="-1: until the model ends",
         help="Most tokens to generate.",
     )
     stop: tuple[str, ...] = option(
@@ -717,8 +726,8 @@ class Settings:
         "that has a guess wins.",
     )
     spec_draft_n_max: int | None = option(
-        None, "--spec-draft-n-max", panel=SPECULATION, metavar="N", env="LLAMA_ARG_SPEC_DRAFT_N_MAX", low=0,
-        high=MOST_GUESSES, row=("n_max",), shown="3 for draft-*",
+        None, "--spec-draft-n-max", "--num-speculative-tokens", panel=SPECULATION, metavar="N",
+        env="LLAMA_ARG_SPEC_DRAFT_N_MAX", low=0, high=MOST_GUESSES, row=("n_max",), shown="3 for draft-*",
         help="Most guesses a round, whichever type made them; 0 drafts nothing.",
     )
     spec_draft_n_min: int = option(
@@ -777,6 +786,8 @@ class Settings:
 
     origins: Mapping[str, str] = field(default_factory=dict)
     """For each field that was set: where (a flag, an environment name, a place in models.toml)."""
+    notes: tuple[str, ...] = ()
+    """What a person should know about how their words were taken, a line each."""
 
 
 @cache

@@ -148,7 +148,7 @@ def test_an_environment_variable_out_of_range_is_named(models: Path) -> None:
         (("--spec-ngram-size-m", 3), ("--spec-ngram-", "-size-m")),
         (("--spec-type", "draft"), ("draft-simple",)),
         (("--spec-type", "mtp"), ("draft-mtp",)),
-        (("--spec-type", "ngram"), ("ngram-simple",)),
+        (("--spec-type", "ngrm"), ("ngram-simple",)),
         (("--spec-type", "draft-simple"), ("-md",)),
         (("--spec-type", "none,ngram-simple"), ("none", "ngram-simple")),
         (("--spec-ngram-simple-size-n", 0), ("--spec-ngram-simple-size-n", "1 to 1024")),
@@ -351,10 +351,18 @@ def test_a_draft_that_never_helps_is_said_once(models: Path) -> None:
     assert (hints[12], hints[40]) == ([], [])
 
 
-@pytest.mark.parametrize("kind", ["draft-dflash", "draft-dspark", "ngram-cache"])
-def test_a_type_that_cannot_run_is_refused_with_those_that_can(models: Path, kind: str) -> None:
-    line = refused(generate(models / "clock.gguf", "-p", "abc", "--spec-type", kind), 2)
-    assert f"--spec-type: {kind} cannot be run yet; what can: none, ngram-simple, draft-simple, draft-eagle3" in line
+@pytest.mark.parametrize(
+    ("kind", "nearest"),
+    [
+        ("draft-dflash", "draft-eagle3"), ("draft-dspark", "draft-eagle3"), ("ngram-cache", "ngram-simple"),
+        ("ngram-mod", "ngram-simple"), ("ngram-map-k", "ngram-simple"), ("ngram-map-k4v", "ngram-simple"),
+    ],
+)  # fmt: skip
+def test_a_type_that_cannot_run_is_refused_with_the_nearest_that_can(
+    models: Path, told: Callable[..., str], kind: str, nearest: str
+) -> None:
+    line = told("-m", models / "clock.gguf", "-p", "abc", "--spec-type", kind)
+    assert f"--spec-type: {kind} cannot be run yet, {nearest} is the nearest that can; what can: none, ngram" in line
 
 
 @pytest.mark.parametrize("kind", ["draft-mtp", "draft-eagle3"])

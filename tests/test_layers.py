@@ -12,7 +12,7 @@ ROOT = Path(spec_cli.__file__).parent
 LAYERS = [
     {"errors", "__init__"},
     {"tokens", "settings"},
-    {"contracts", "machine", "text", "values"},
+    {"contracts", "machine", "model_names", "text", "values"},
     {"stats", "accept", "llama"},
     {"speculate", "sequence", "drafters", "report"},
     {"plan", "scheduler"},

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 from cases import environment
 from conftest import cli
 
-from spec_cli.cli.argv import HELP, HELP_ALL, REMOVED, plain
+from spec_cli.cli.argv import ALONE, HELP, HELP_ALL, REMOVED, plain
 from spec_cli.cli.docs import PAGES
+from spec_cli.cli.habits import MEANT, MET
 from spec_cli.cli.options import USUAL, flag_table
 from spec_cli.cli.refused import REFUSED
 from spec_cli.config import resolve
@@ -87,9 +89,10 @@ def test_help_is_short_and_help_all_is_whole(command: str) -> None:
 
 def test_no_flag_is_both_known_and_refused() -> None:
     spellings = {name for flag in flags().values() for name in (*flag.names, *flag.off)}
-    assert not spellings & set(REFUSED)
+    for one, other in combinations((spellings, {*REFUSED}, {*REMOVED}, {*MET}, {*MEANT}, {*HELP, *ALONE}), 2):
+        assert not one & other
     assert len(REFUSED) > 80
-    for flag in ("--port", "-mu", "--mlock"):
+    for flag in ("--port", "-mu", "--rpc"):
         done = cli("generate", "-p", "abc", flag, "x")
         assert (done.returncode, done.stdout) == (2, b"")
         assert f"{flag}: llama.cpp has it, spec-cli has not: {REFUSED[flag]}" in done.stderr.decode()
@@ -100,7 +103,7 @@ def test_every_flag_of_llama_cpps_tools_is_known_or_refused_by_name() -> None:
     theirs = (Path(__file__).parent / "llama_flags.txt").read_text().split()
     ours = {name for flag in flags().values() for name in (*flag.names, *flag.off)}
     assert len(theirs) > 400
-    assert [name for name in theirs if name not in ours | {*REFUSED, *REMOVED, *HELP, "--version"}] == []
+    assert [name for name in theirs if name not in ours | {*REFUSED, *REMOVED, *MET, *MEANT, *HELP, *ALONE}] == []
     assert len(ours & set(theirs)) > 180
 
 

@@ -10,16 +10,17 @@ from typing import Annotated
 
 import typer
 
-from spec_cli import __version__
-from spec_cli.cli.argv import HELP, HELP_ALL, plain, without_token
+from spec_cli.cli.about import device_lines, version_lines
+from spec_cli.cli.argv import ALONE, HELP, HELP_ALL, plain, without_token
 from spec_cli.cli.batch import batch
 from spec_cli.cli.chat.command import chat
 from spec_cli.cli.docs import docs
 from spec_cli.cli.generate import generate
+from spec_cli.cli.habits import COMMANDS as ELSEWHERE
 from spec_cli.cli.models import app as models
 from spec_cli.cli.options import PanelCommand, with_options
-from spec_cli.cli.terminal import abandon_stdout, say
-from spec_cli.errors import FileError, Interrupted, SpecError, UsageError, in_words
+from spec_cli.cli.terminal import Output, abandon_stdout, say
+from spec_cli.errors import FileError, Interrupted, SpecError, UsageError, did_you_mean, in_words
 from spec_cli.hub.token import masked
 
 app = typer.Typer(
@@ -41,11 +42,13 @@ for command in COMMANDS:
 
 @app.callback(invoke_without_command=True)
 def root(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the versions of all parts and exit.")] = False,
+    list_devices: Annotated[bool, typer.Option("--list-devices", help="Show what -dev may name and exit.")] = False,
 ) -> None:
     """Speculative decoding on GGUF models: same answers, fewer slow passes."""
-    if version:
-        print(f"spec-cli {__version__}")
+    if version or list_devices:
+        with Output(None) as output:
+            output.write("".join(f"{line}\n" for line in (version_lines() if version else device_lines())))
         raise typer.Exit
 
 
@@ -56,17 +59,22 @@ def _arguments(args: Seq[str]) -> list[str]:
     first, *rest = args
     if first in NAMES:
         PanelCommand.everything = HELP_ALL in rest
-        return [first, *plain(rest, first)]
+        words = plain(rest, first)
+        return words if words and words[0] in ALONE else [first, *words]
     if first == "docs":
         return list(args)
     if first == "models":
         return list(args) if rest else ["models", "--help"]
-    if first in ("--version", *HELP) or first.startswith(("--install-completion", "--show-completion")):
+    if first in (*ALONE, *HELP) or first.startswith(("--install-completion", "--show-completion")):
         return list(args)
     if first.startswith("-"):
-        plain(args)  # a mistake in the flags is the more useful answer
+        words = plain(args)  # a mistake in the flags is the more useful answer
+        if words[0] in ALONE:
+            return words
         raise UsageError(f"no command given: try spec-cli generate {shlex.join(without_token(args)[0])}")
-    raise UsageError(f"unknown command: {first} (commands: {', '.join((*NAMES, 'models', 'docs'))})")
+    commands = (*NAMES, "models", "docs")
+    hint = f" ({ELSEWHERE[first]})" if first in ELSEWHERE else did_you_mean(first, commands)
+    raise UsageError(f"unknown command: {first}" + (hint or f" (commands: {', '.join(commands)})"))
 
 
 def run(args: Seq[str]) -> int:

@@ -1,38 +1,54 @@
 """llama.cpp's habits on the command line, made plain before Typer reads it.
 
 `--a_b` for `--a-b`, `--flag value` and `--flag=value`, many-letter flags behind one dash, and
-never a cluster of short ones.
+never a cluster of short ones. What other tools write otherwise is translated, and said.
 """
 
 from __future__ import annotations
 
-import difflib
+import shlex
 from collections.abc import Sequence as Seq
+from typing import NamedTuple
 
+from spec_cli.cli.habits import MEANT, MET
 from spec_cli.cli.refused import REFUSED
-from spec_cli.errors import UsageError
+from spec_cli.cli.speculative_config import SPECULATIVE_CONFIG, translated
+from spec_cli.errors import UsageError, did_you_mean
 from spec_cli.settings import flags, is_switch
 
-# common/arg.cpp: these take a number and only say what to use instead.
+# common/arg.cpp: these take a number and only say what to use instead; ngram-simple alone runs here.
 REMOVED = {
-    **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "--spec-draft-n-max or --spec-ngram-mod-n-max"),
-    **dict.fromkeys(("--draft-min", "--draft-n-min"), "--spec-draft-n-min or --spec-ngram-mod-n-min"),
-    "--spec-ngram-size-n": "the respective --spec-ngram-*-size-n",
-    "--spec-ngram-size-m": "the respective --spec-ngram-*-size-m",
-    "--spec-ngram-min-hits": "the respective --spec-ngram-*-min-hits",
+    **dict.fromkeys(("--draft", "--draft-n", "--draft-max"), "--spec-draft-n-max"),
+    **dict.fromkeys(("--draft-min", "--draft-n-min"), "--spec-draft-n-min"),
+    "--spec-ngram-size-n": "--spec-ngram-simple-size-n",
+    "--spec-ngram-size-m": "--spec-ngram-simple-size-m",
+    "--spec-ngram-min-hits": "--spec-ngram-simple-min-hits",
 }
 HELP = ("-h", "--help")
 HELP_ALL = "--help-all"
+ALONE = ("--version", "--list-devices")
+"""Flags that print something and end, whatever stands around them."""
+NOTE = "--note"
+"""How `plain` passes on a line for standard error; nobody can type it."""
 
 
-def _spellings(command: str) -> dict[str, tuple[str, bool, bool]]:
-    """Spelling -> (canonical flag, whether it takes a value, whether it turns a switch off)."""
-    known = dict.fromkeys((*HELP, HELP_ALL), ("--help", False, False))
+class _Spelling(NamedTuple):
+    """What a spelling of a flag means. field: of Settings; value: what it takes, "" for nothing."""
+
+    name: str
+    field: str = ""
+    value: str = ""
+    off: bool = False
+
+
+def _spellings(command: str | None) -> dict[str, _Spelling]:
+    """What each spelling means to a command; without one, to any."""
+    known = dict.fromkeys((*HELP, HELP_ALL), _Spelling("--help"))
     for field, flag in flags(command).items():
-        for name in flag.names:
-            known[name] = (flag.name, not is_switch(field), False)
-        for name in flag.off:
-            known[name] = (flag.name, False, True)
+        words = flag.choices or (tuple(flag.metavar.split("|")) if "|" in flag.metavar else ())
+        value = "" if is_switch(field) else f"one of {', '.join(words)}" if words else flag.metavar
+        known |= {name: _Spelling(flag.name, field, value) for name in flag.names}
+        known |= {name: _Spelling(flag.name, field, off=True) for name in flag.off}
     return known
 
 
@@ -53,14 +69,43 @@ def without_token(args: Seq[str]) -> tuple[list[str], list[str]]:
     return shown, secrets
 
 
+def _split(arg: str) -> tuple[str, str | None]:
+    """The name of a flag, and the value that stands behind a `=`."""
+    if not arg.startswith("--"):
+        return arg, None
+    name, equals, value = arg.partition("=")
+    return name.replace("_", "-"), value if equals else None
+
+
+def _is_flag(arg: str) -> bool:
+    """Whether a word is a spelling of any flag, here or in llama.cpp, rather than a value."""
+    name = _split(arg)[0]
+    everywhere = (_spellings(None), MEANT, MET, REFUSED, REMOVED, ALONE)
+    return arg.startswith("-") and " " not in arg and any(name in names for names in everywhere)
+
+
 def plain(args: Seq[str], command: str = "generate") -> list[str]:
     """The arguments of a command with every flag as `--name=value`, `--name` or `--no-name`.
 
-    A bare argument of `batch` is its -f.
+    A bare argument of `batch` is its -f. One of `ALONE` is all that remains.
     Raises UsageError for unknown and removed flags, missing and surplus values.
     """
-    known, result, rest = _spellings(command), [], list(args)
+    known, result, rest = _spellings(command), list[str](), list(args)
     named = False
+
+    def value_of(name: str, given: str | None, expected: str) -> str:
+        """The value of a flag: what stands behind its `=`, else the next word, which is no flag."""
+        if given is not None:
+            return given
+        if rest and not _is_flag(rest[0]):
+            return rest.pop(0)
+        on = f" ({name} on turns it on)" if expected.startswith("one of on,") else ""
+        if not rest:
+            raise UsageError(f"{name}: expected {expected}{on}")
+        if expected == "TEXT":
+            on = f" ({known[name].name}={shlex.quote(rest[0])} passes it as it is)"
+        raise UsageError(f"{name}: expected {expected}; {rest[0]} is a flag{on}")
+
     while rest:
         arg = rest.pop(0)
         if not arg.startswith("-") or arg == "-":
@@ -70,28 +115,40 @@ def plain(args: Seq[str], command: str = "generate") -> list[str]:
             named = True
             result.append(f"--file={arg}")
             continue
-        name, has_value, value = arg, False, ""
-        if arg.startswith("--"):
-            name, equals, value = arg.partition("=")
-            name, has_value = name.replace("_", "-"), bool(equals)
+        name, given = _split(arg)
+        if name in ALONE:
+            return [name]
         if name in REMOVED:
             raise UsageError(f"{name}: the argument has been removed. use {REMOVED[name]}")
-        if name in REFUSED and name not in known:
-            raise UsageError(f"{name}: llama.cpp has it, spec-cli has not: {REFUSED[name]}")
-        if name not in known:
-            owner = next((c for f in flags().values() if name in f.names for c in f.commands), None)
-            near = difflib.get_close_matches(name, [k for k in known if len(k) > 2], n=1)
-            hint = f" (it is one of spec-cli {owner})" if owner else f" (did you mean {near[0]}?)" if near else ""
-            raise UsageError(f"unknown flag: {name}{hint}")
-        canonical, takes_value, off = known[name]
-        if not takes_value:
-            if has_value:
-                raise UsageError(f"{name}: takes no value, {value!r} was given")
-            result.append(f"--no-{canonical[2:]}" if off else canonical)
+        if name == SPECULATIVE_CONFIG:
+            words = translated(value_of(name, given, "JSON"))
+            result.append(f"{NOTE}={name}: {shlex.join(words)}")
+            rest = [*words, *rest]
             continue
-        if not has_value:
-            if not rest:
-                raise UsageError(f"{name}: expected value for argument")
-            value = rest.pop(0)
-        result.append(f"{canonical}={value}")
+        if name in known:
+            meant = known[name]
+            if meant.value:
+                result.append(f"{meant.name}={value_of(name, given, meant.value)}")
+            elif given is not None:
+                raise UsageError(f"{name}: takes no value, {given!r} was given")
+            else:
+                result.append(f"--no-{meant.name[2:]}" if meant.off else meant.name)
+            continue
+        pair = f"{name}={given if given is not None else rest[0] if rest else ''}"
+        if pair in MET and given is None:
+            rest.pop(0)
+        met = MET.get(pair) or MET.get(name)
+        if (met or name in MEANT) and pair not in MET and given is not None:
+            raise UsageError(f"{name}: takes no value, {given!r} was given")
+        if met:
+            result.append(f"{NOTE}={pair if pair in MET else name}: met already: {met}")
+        elif name in MEANT:
+            result.append(f"{NOTE}={name}: taken as {shlex.join(MEANT[name])}")
+            rest = [*MEANT[name], *rest]
+        elif name in REFUSED:
+            raise UsageError(f"{name}: llama.cpp has it, spec-cli has not: {REFUSED[name]}")
+        else:
+            owner = next((c for f in flags().values() if name in f.names for c in f.commands), None)
+            near = did_you_mean(name, [k for k in known if len(k) > 2])
+            raise UsageError(f"unknown flag: {name}" + (f" (it is one of spec-cli {owner})" if owner else near))
     return result

@@ -39,6 +39,8 @@ def batch(given: dict[str, Any]) -> int:
     """
     settings = checked(resolve(given, os.environ))
     tell = quiet if settings.quiet else say
+    for note in settings.notes:
+        tell(note)
     settings = fetched(settings, tell)
     with ExitStack() as stack:
         fd, name = _source(settings, stack)

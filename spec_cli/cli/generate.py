@@ -34,6 +34,8 @@ def generate(given: dict[str, Any]) -> None:
     if settings.logprobs is not None and not settings.json:
         raise UsageError(f"{settings.origins.get('logprobs', '--logprobs')}: needs --json to be printed in")
     tell = quiet if settings.quiet else say
+    for note in settings.notes:
+        tell(note)
     settings = fetched(settings, tell)
     with ExitStack() as stack:
         output = stack.enter_context(Output(settings.output))

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from spec_cli.cli.argv import NOTE
 from spec_cli.config import load
-from spec_cli.errors import SpecError
+from spec_cli.errors import SpecError, UsageError
 from spec_cli.settings import Settings, flags, is_list, is_switch
 
 # What `--help` shows; `--help-all` shows all. Flags of one command only are always shown.
@@ -51,20 +52,28 @@ class PanelCommand(TyperCommand):
 def with_options(command: Callable[[dict[str, Any]], int | None]) -> Callable[..., int | None]:
     """A Typer command with every option of the table; `command` gets what was given, as text by field."""
 
-    def run(**values: Any) -> int | None:
-        return command({name: _one(name, value) for name, value in values.items() if value not in (None, [])})
+    def run(*, note: list[str] | None, **values: Any) -> int | None:
+        given = {name: _one(name, value) for name, value in values.items() if value not in (None, [])}
+        return command({**given, "notes": tuple(note or ())})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
+    note = Annotated[list[str] | None, typer.Option(NOTE, hidden=True)]
     parameters = [_parameter(name) for name in flags(command.__name__)]
+    parameters.append(inspect.Parameter("note", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=note))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 
 
 def _one(name: str, value: Any) -> Any:
-    """What a repeated flag means: a list goes on, --spec-type too, otherwise the last one wins."""
+    """What a repeated flag means: a list goes on, --spec-type too, otherwise the last one wins.
+
+    Raises UsageError for a second -p: no text of a person's may vanish.
+    """
     if not isinstance(value, list) or is_list(name):
         return value
+    if name == "prompt" and len(value) > 1:
+        raise UsageError("-p/--prompt: given twice: one text holds the prompt (-f FILE may be repeated)")
     return ",".join(value) if name == "spec_type" else value[-1]
 
 

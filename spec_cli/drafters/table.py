@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,18 +10,16 @@ from spec_cli.drafters.draft_head import DraftHead, Head
 from spec_cli.drafters.draft_simple import DraftModel, DraftSimple
 from spec_cli.drafters.greedy import Limits
 from spec_cli.drafters.ngram_simple import NgramSimple
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, did_you_mean
 from spec_cli.llama.header import Header
 from spec_cli.llama.hidden import NEXTN_STATES
-from spec_cli.settings import Settings
+from spec_cli.settings import TYPE_ALIASES, Settings
 
 # llama.cpp's names in its order of priority (common/speculative.cpp); the user's order does not matter.
 KNOWN = (
     "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache",
     "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark",
 )  # fmt: skip
-SHORT = {"draft": "draft-simple", "simple": "draft-simple", "ngram": "ngram-simple", "lookup": "ngram-simple"}
-SHORT |= {name.removeprefix("draft-"): name for name in KNOWN if name.startswith("draft-") and name != "draft-simple"}
 MODEL_TYPES = ("draft-simple", "draft-eagle3", "draft-mtp")  # a run has one of them at most
 AUTOMATIC_N_MAX = 8  # a rejected 48-token draft costs ten passes and more on a CPU
 DEFAULT_N_MAX = 3
@@ -189,10 +186,10 @@ def named(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
     """The types that were asked for, in priority order. Raises UsageError for what cannot run."""
     for name in names:
         if name in KNOWN and name not in BUILT:
-            raise UsageError(f"{origin}: {name} cannot be run yet; {_built()}")
+            nearest = "ngram-simple" if name.startswith("ngram") else "draft-eagle3"
+            raise UsageError(f"{origin}: {name} cannot be run yet, {nearest} is the nearest that can; {_built()}")
         if name not in KNOWN and name != "none":
-            near = SHORT.get(name) or next(iter(difflib.get_close_matches(name, KNOWN)), None)
-            hint = f" (did you mean {near}?)" if near else ""
+            hint = did_you_mean(name, (*KNOWN, *TYPE_ALIASES))
             raise UsageError(f"{origin}: unknown speculative type: {name or repr(name)}{hint}; {_built()}")
     if "none" in names and len(set(names)) > 1:
         raise UsageError(f"{origin}: none cannot be combined with {', '.join(n for n in names if n != 'none')}")

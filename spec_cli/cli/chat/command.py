@@ -29,6 +29,8 @@ def chat(given: dict[str, Any]) -> None:
     if settings.output and os.path.isfile(settings.output) and os.path.getsize(settings.output):
         raise FileError(f"-o/--output: {settings.output} exists already: a transcript begins a new file")
     tell = quiet if settings.quiet else say_wrapped
+    for note in settings.notes:
+        tell(note)
     settings = fetched(settings, tell)
     color = wants_color(settings.color)
     if color and settings.markdown:

@@ -85,7 +85,7 @@ def speculation(shell: Shell, rest: str) -> None:
     start, changes = shell.talk.engine.settings, dict[str, Any]()
     rest_words = rest.split()
     while rest_words:
-        word = rest_words.pop(0)
+        word = rest_words.pop(0).lower()
         if word == "n_max":
             if not rest_words:
                 raise UsageError("/spec n_max: N is missing")
@@ -93,7 +93,7 @@ def speculation(shell: Shell, rest: str) -> None:
         elif word == "on":
             changes |= {"spec_type": start.spec_type, "spec_draft_n_max": start.spec_draft_n_max}
         else:
-            changes["spec_type"] = ("none",) if word == "off" else read("spec_type", word, "/spec")
+            changes["spec_type"] = read("spec_type", word, "/spec")
     if changes:
         shell.talk.change(changes, "/spec")
     types, n_max = shell.talk.engine.require_possible(shell.talk.settings)

@@ -1,0 +1,45 @@
+"""What people type from habit of other tools, and what it means here: data."""
+
+from __future__ import annotations
+
+_MET = {
+    "templates are always Jinja": "--jinja",
+    "no pass is spent on warming up": "--no-warmup",
+    "the prompt is never printed": "--no-display-prompt",
+    "the model's chat template is used; spec-cli chat goes on talking": "-cnv --conversation",
+    "the speed is always shown, -q leaves it out": "--perf",
+    "its log is shown with -v only": "--log-disable",
+    "its log comes as it is, with -v": "--no-log-prefix --no-log-timestamps --no-log-jsonl",
+    "rows run together and one begins as another ends": "-cb --cont-batching",
+    "a beginning that texts share is read once": "--cache-prompt",
+    "it reads text only": "--no-mmproj --no-mmproj-auto",
+    "the answer is printed as the model gives it": "--skip-chat-parsing --reasoning-format=none",
+    "samplers run on the CPU": "--no-spec-draft-backend-sampling",
+    "memory is asked for, nothing is set by itself on a GPU": "-fit=off --fit=off",
+}
+MET = {flag: why for why, flags in _MET.items() for flag in flags.split()}
+"""Flags of llama.cpp whose wish is met already, `--flag=value` where that is so for one value only, and why."""
+
+MEANT = {
+    "--mmap": ("--load-mode", "mmap"),
+    "--no-mmap": ("--load-mode", "none"),
+    "--mlock": ("--load-mode", "mlock"),
+    "--direct-io": ("--load-mode", "dio"),
+    "-dio": ("--load-mode", "dio"),
+    "--usage": ("--help",),
+}
+"""Flags of llama.cpp that are written otherwise here."""
+
+_NO_STORE = "models are GGUF files: spec-cli generate -m FILE.gguf, or -hf USER/REPO, which downloads"
+COMMANDS = {
+    **dict.fromkeys(("run", "complete", "prompt"), "spec-cli generate -m MODEL -p TEXT, or spec-cli chat -m MODEL"),
+    **dict.fromkeys(("pull", "get", "download"), "spec-cli generate -hf USER/REPO downloads what is not cached"),
+    **dict.fromkeys(("list", "ls"), "spec-cli models list"),
+    "show": "spec-cli models show NAME",
+    **dict.fromkeys(("serve", "server", "start", "stop"), "spec-cli is no server: generate, chat, batch run a model"),
+    "ps": "spec-cli is no server: no model stays loaded",
+    **dict.fromkeys(("rm", "cp", "create", "push"), _NO_STORE),
+    "help": "spec-cli --help",
+    "version": "spec-cli --version",
+}
+"""Commands of Ollama, LM Studio and others, and what to type instead."""
