@@ -186,7 +186,7 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
             if name == "model" or layers.ranks.get(name, -1) < 1:
                 layers.values[name], layers.origins[name], layers.ranks[name] = value, own.origins[name], 1
         if "model" not in own.values:
-            del layers.values["model"]
+            del layers.values["model"], layers.origins["model"]
     # -md given closer to the person than the type means that they want the draft model used
     ranks = layers.ranks
     if "spec_type" in ranks and ranks.get("model_draft", -1) > ranks["spec_type"]:

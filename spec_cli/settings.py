@@ -179,14 +179,14 @@ def read_bias(text: str) -> tuple[int, float]:
 
 # other spellings of speculative types
 TYPE_ALIASES = {
-    "draft": "draft-simple", "simple": "draft-simple", "draft-model": "draft-simple", "ngram": "ngram-simple",
+    "draft": "draft-simple", "simple": "draft-simple", "draft_model": "draft-simple", "ngram": "ngram-simple",
     "eagle3": "draft-eagle3", "mtp": "draft-mtp", "dflash": "draft-dflash", "dspark": "draft-dspark", "off": "none",
 }  # fmt: skip
 
 
 def read_types(text: str) -> tuple[str, ...]:
     """A comma list in any case, by canonical names; repeated flags arrive joined by commas."""
-    words = [word.strip().lower().replace("_", "-") for word in text.split(",")]
+    words = [word.strip().lower() for word in text.split(",")]
     return tuple(TYPE_ALIASES.get(word, word) for word in words)
 
 

@@ -13,7 +13,7 @@ import pytest
 import spec_cli
 from spec_cli.cli import run
 from spec_cli.cli.argv import ALONE, HELP, HELP_ALL, NOTE, REMOVED, plain
-from spec_cli.cli.habits import COMMANDS, MEANT, MET
+from spec_cli.cli.habits import COMMANDS, MEANT, MET, NAMES
 from spec_cli.cli.refused import REFUSED
 from spec_cli.cli.speculative_config import METHODS, SPECULATIVE_CONFIG, translated
 from spec_cli.errors import UsageError, did_you_mean
@@ -53,7 +53,7 @@ def test_a_hint_names_flags_that_there_are() -> None:
 
 def test_every_flag_that_any_text_names_is_a_flag_here() -> None:
     """All texts of the package but docstrings and the lists of what other tools have."""
-    theirs = {*REFUSED, *REMOVED, *MET, *MEANT}
+    theirs = {*REFUSED, *REMOVED, *MET, *MEANT, *NAMES}
     theirs |= {word for flag in theirs for word in FLAG.findall(flag)}
     root, wrong, seen = Path(spec_cli.__file__).parent, [], 0
     for path in root.rglob("*.py"):
@@ -86,6 +86,12 @@ def test_a_refused_flag_says_what_to_write(typed: list[str], words: str) -> None
     assert line.endswith(words)
 
 
+def test_a_flag_of_another_tool_is_a_hint_to_ours() -> None:
+    for theirs, ours in NAMES.items():
+        command = (next(f for f in flags().values() if ours in f.names).commands or ("generate",))[0]
+        assert error_of(theirs, "1", command=command) == f"unknown flag: {theirs} (did you mean {ours}?)"
+
+
 def test_a_far_word_is_not_suggested() -> None:
     """`--compare` is not `--temperature`, and no flag for tokens is a token for the hub."""
     for flag in ("--compare", "--bench", "--tune", "--foo", "--xyz"):
@@ -109,7 +115,7 @@ def test_num_speculative_tokens_is_n_max() -> None:
     ("typed", "meant"),
     [
         ("draft", ("draft-simple",)), ("eagle3", ("draft-eagle3",)), ("mtp", ("draft-mtp",)), ("NONE", ("none",)),
-        ("off", ("none",)), ("Ngram,DRAFT", ("ngram-simple", "draft-simple")), ("ngram_simple", ("ngram-simple",)),
+        ("off", ("none",)), ("Ngram,DRAFT", ("ngram-simple", "draft-simple")), ("NGRAM-simple", ("ngram-simple",)),
     ],
 )  # fmt: skip
 def test_short_names_of_types_mean_the_long_ones(typed: str, meant: tuple[str, ...]) -> None:
@@ -138,6 +144,10 @@ def test_what_is_met_takes_no_value() -> None:
     assert error_of("--no-mmap=1") == "--no-mmap: takes no value, '1' was given"
     assert "llama.cpp has it" in error_of("--reasoning-format", "deepseek")
     assert "llama.cpp has it" in error_of("--fit", "on")
+
+
+def test_a_command_that_has_the_flag_itself_takes_it() -> None:
+    assert plain(["-st", "--no-context-shift"], "chat") == ["--single-turn", "--no-context-shift"]
 
 
 Told = Callable[..., tuple[int, str, list[str]]]

@@ -13,7 +13,7 @@ from conftest import cli
 
 from spec_cli.cli.argv import ALONE, HELP, HELP_ALL, REMOVED, plain
 from spec_cli.cli.docs import PAGES
-from spec_cli.cli.habits import MEANT, MET
+from spec_cli.cli.habits import MEANT, MET, NAMES
 from spec_cli.cli.options import USUAL, flag_table
 from spec_cli.cli.refused import REFUSED
 from spec_cli.config import resolve
@@ -89,8 +89,12 @@ def test_help_is_short_and_help_all_is_whole(command: str) -> None:
 
 def test_no_flag_is_both_known_and_refused() -> None:
     spellings = {name for flag in flags().values() for name in (*flag.names, *flag.off)}
-    for one, other in combinations((spellings, {*REFUSED}, {*REMOVED}, {*MET}, {*MEANT}, {*HELP, *ALONE}), 2):
+    everywhere = {name for flag in flags().values() if not flag.commands for name in (*flag.names, *flag.off)}
+    tables = ({*REFUSED}, {*REMOVED}, {*MEANT}, {*HELP, *ALONE}, {*NAMES})
+    for one, other in combinations((spellings, *tables), 2):
         assert not one & other
+    for table in (everywhere, *tables):
+        assert not table & {*MET}
     assert len(REFUSED) > 80
     for flag in ("--port", "-mu", "--rpc"):
         done = cli("generate", "-p", "abc", flag, "x")

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
-from spec_cli.cli.habits import MEANT, MET
+from spec_cli.cli.habits import MEANT, MET, NAMES
 from spec_cli.cli.refused import REFUSED
 from spec_cli.cli.speculative_config import SPECULATIVE_CONFIG, translated
 from spec_cli.errors import UsageError, did_you_mean
@@ -149,6 +149,6 @@ def plain(args: Seq[str], command: str = "generate") -> list[str]:
             raise UsageError(f"{name}: llama.cpp has it, spec-cli has not: {REFUSED[name]}")
         else:
             owner = next((c for f in flags().values() if name in f.names for c in f.commands), None)
-            near = did_you_mean(name, [k for k in known if len(k) > 2])
+            near = did_you_mean(NAMES.get(name, name), [k for k in known if len(k) > 2])
             raise UsageError(f"unknown flag: {name}" + (f" (it is one of spec-cli {owner})" if owner else near))
     return result

@@ -133,7 +133,7 @@ class Header:
     """What decides how a file can be used.
 
     is_model: it has layers of its own. n_heads: multi-token-prediction blocks whose weights it holds;
-    width: values of the hidden states that it gives or takes.
+    width: values of the hidden states that it gives or takes; n_ctx: tokens of context that it was made for, 0 unknown.
     """
 
     path: Path
@@ -141,6 +141,7 @@ class Header:
     is_model: bool = True
     n_heads: int = 0
     width: int = 0
+    n_ctx: int = 0
 
 
 def check_file(path: Path, role: str, overrides: Mapping[str, object] | None = None) -> Header:
@@ -198,6 +199,7 @@ def _checked(header: Gguf, name: str, target: bool) -> Header:
         is_model,
         n_heads,
         width=header.value(f"{arch}.embedding_length_out") or header.value(f"{arch}.embedding_length") or 0,
+        n_ctx=header.value(f"{arch}.context_length") or 0,
     )
 
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from spec_cli.cli.prompt import argument
 from spec_cli.errors import UsageError
-from spec_cli.settings import RANDOM_SEED, Settings, flags, row_fields
+from spec_cli.settings import (
+    CONTEXT,
+    MODEL,
+    RANDOM_SEED,
+    SPECULATION,
+    Settings,
+    flags,
+    row_fields,
+)  # fmt: skip
 from spec_cli.values import read
 
 if TYPE_CHECKING:
@@ -16,6 +24,18 @@ if TYPE_CHECKING:
 ELSEWHERE = {
     "system_prompt": "/system TEXT sets it", "raw": "a conversation needs the template",
     "logprobs": "spec-cli generate --json prints them", "spec_type": "/spec TYPE sets it",
+    "prompt": "what you type is the prompt", "file": "/read FILE reads one", "color": "/color turns them on or off",
+    "output": "the transcript is begun at the start (-o)", "json": "/save FILE writes the messages as JSON",
+    "sampler_seq": "samplers takes its letters too", "grammar_file": "grammar takes the grammar itself",
+    "json_schema_file": "json-schema takes the schema itself",
+    "context_shift": "only at the start (--context-shift); /clear makes room",
+    "spec_ngram_simple_min_hits": "it is without effect", "debug": "only at the start, for errors that end the chat",
+    "config": "it is read at the start",
+    "verbose": "only at the start (-v); /stats shows the numbers at any time",
+}  # fmt: skip
+_BEFORE = {
+    MODEL: "it needs a new context or file", CONTEXT: "it needs a new context or file",
+    SPECULATION: "what guesses is made with it",
 }  # fmt: skip
 
 
@@ -54,7 +74,11 @@ def _field(name: str) -> str:
     if field in ELSEWHERE:
         raise UsageError(f"/set {name}: {ELSEWHERE[field]}")
     if field not in _settable():
-        raise UsageError(f"/set {name}: only at the start, it needs a new context or file ({flags()[field].name})")
+        flag = flags()[field]
+        if "chat" not in (flag.commands or ("chat",)):
+            raise UsageError(f"/set {name}: it is one of spec-cli {flag.commands[0]}")
+        why = f", {_BEFORE[flag.panel]}" if flag.panel in _BEFORE else ""
+        raise UsageError(f"/set {name}: only at the start{why} ({flag.name})")
     return field
 
 
