@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import spec_cli
 from spec_cli.cli import run
 from spec_cli.cli.argv import ALONE, HELP, HELP_ALL, NOTE, REMOVED, plain
 from spec_cli.cli.habits import COMMANDS, MEANT, MET, NAMES
@@ -49,24 +47,6 @@ def test_a_hint_names_flags_that_there_are() -> None:
     named = [flag for hint in hints() for flag in FLAG.findall(hint)]
     assert len(named) > 20
     assert [flag for flag in named if flag not in OURS] == []
-
-
-def test_every_flag_that_any_text_names_is_a_flag_here() -> None:
-    """All texts of the package but docstrings and the lists of what other tools have."""
-    theirs = {*REFUSED, *REMOVED, *MET, *MEANT, *NAMES}
-    theirs |= {word for flag in theirs for word in FLAG.findall(flag)}
-    root, wrong, seen = Path(spec_cli.__file__).parent, [], 0
-    for path in root.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        texts = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
-                names = FLAG.findall(node.value)
-                seen += len(names)
-                data = path.name in ("refused.py", "habits.py", "argv.py")
-                wrong += [(path.name, n) for n in names if n not in OURS and not (data and n in theirs)]
-    assert seen > 400
-    assert wrong == [("model_names.py", "--modelfile")], "a flag of ollama show"
 
 
 @pytest.mark.parametrize(
