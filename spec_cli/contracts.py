@@ -127,7 +127,7 @@ class Live(Prompt, Protocol):
     finish: str | None
 
     def sample(self, row: Row) -> int | None:
-        """The target's own choice at this row; None when no candidate is finite."""
+        """The target's own choice at this row; None where nothing may come, or the text has ended itself."""
 
     def push(self, token: int, kind: Kind) -> None:
         """Take one token into the text; sets `finish` when it ends it."""

@@ -85,7 +85,7 @@ class Engine:
         self._say_line = say
         self.abort = Abort() if abort is None else abort
         with ExitStack() as stack:
-            plans = plan(settings, self.say, batch=batch, free=free)
+            plans = plan(settings, self.say, batch=batch, free=free, stop=lambda: self.abort.is_set)
             self.say(f"speculation: {plans.choice}")
             log.show(log.INFO if settings.verbose else None)
             self._load(stack, plans, batch, free or batch)
@@ -211,7 +211,7 @@ class Engine:
         watch sees how it goes on, after each pass.
 
         An interruption (the abort byte) ends the text, it does not raise.
-        Raises PromptError when the prompt does not fit the context.
+        Raises PromptError when the prompt does not fit the context, BackendError when the model gives no logits.
         """
         known = common_prefix(self.target.memory.held(0), prompt)
         job, reused = self.start(prompt, settings, emit, mark, printed), self.target.graphs_reused
@@ -232,6 +232,8 @@ class Engine:
         if job.s.error:
             raise job.s.error
         job.stats.graphs_reused = self.target.graphs_reused - reused
+        if job.s.error:
+            raise job.s.error
         return answer_of(job)
 
     def say_if_busy(self) -> None:

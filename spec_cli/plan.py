@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence as Seq
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
 from spec_cli import machine
+from spec_cli.apart import Ended, apart, can_fork
 from spec_cli.drafters.table import AUTOMATIC_N_MAX, Choice, choose
 from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.context import ContextParams, cache_type, gpu_offload
+from spec_cli.llama.faults import fault_of
 from spec_cli.llama.fit import context_bytes
 from spec_cli.llama.head import ENCODER
 from spec_cli.llama.head_fit import require_fitting
@@ -37,13 +39,44 @@ class Plan:
     draft: ContextParams
 
 
-def plan(settings: Settings, say: Callable[[str], None], *, batch: bool = False, free: bool = False) -> Plan:
+def plan(
+    settings: Settings, say: Callable[[str], None], *, batch: bool = False, free: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+) -> Plan:  # fmt: skip
     """Read the files' headers and vocabularies, choose the drafters, size the contexts.
 
     free: each text may choose its drafters. batch: so, and up to `settings.parallel` texts at a time.
+    stop: whether to give up. All this happens in a process of its own where the system allows it.
     Raises FileError for what is no usable model or does not fit together, UsageError for what was
-    asked and cannot be.
+    asked and cannot be, Interrupted.
     """
+    if not can_fork() or gpu_offload():  # a GPU's driver does not survive a fork
+        for name, fault in _faults(settings):
+            raise FileError(f"{name}: {fault}, over which llama.cpp ends the process")
+        return _plan(settings, say, batch, free)
+    try:
+        return apart(lambda tell: _plan(settings, tell, batch, free), say, stop)
+    except Ended as ended:
+        with suppress(Ended):
+            for name, fault in apart(lambda tell: _faults(settings), say, stop):
+                if name == ended.what:
+                    raise FileError(f"{name}: {fault}: llama.cpp ends the process over it ({ended.why})") from None
+        raise
+
+
+def _faults(settings: Settings) -> list[tuple[str, str]]:
+    """The files of a run over whose headers llama.cpp ends the process, each with the reason."""
+    overrides = dict(map(read_kv_override, settings.override_kv))
+    found = []
+    for role, path in (("target", settings.model), ("draft", settings.model_draft)):
+        if path is not None:
+            check_file(path, role, overrides)
+            if fault := fault_of(path, role, overrides):
+                found.append((f"{role} model {path}", fault))
+    return found
+
+
+def _plan(settings: Settings, say: Callable[[str], None], batch: bool, free: bool) -> Plan:
     assert settings.model is not None
     for flag, kind in (("-ctv/--cache-type-v", "cache_type_v"), ("-ctvd/--cache-type-v-draft", "cache_type_v_draft")):
         if settings.flash_attn == 0 and getattr(settings, kind) not in ("f32", "f16", "bf16"):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from spec_cli.contracts import Row
-from spec_cli.errors import Interrupted, SpecError
+from spec_cli.errors import BackendError, Interrupted, SpecError
 from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.sampler import Sampler
 from spec_cli.llama.vocab import Vocab
@@ -37,7 +37,7 @@ class Sequence:
         self.limit = 0
         self.finish: str | None = None
         self.error: Exception | None = None
-        """What failed in this text, and ended it."""
+        """What failed in this text, and ended it: others in the same pass go on."""
         self.text = TextStream(stops, emit, mark)
         self._sampler, self._vocab, self._special, self._printed = sampler, vocab, special, printed
         self._n_ctx, self._logprobs = n_ctx, logprobs
@@ -68,13 +68,16 @@ class Sequence:
         return None if self._logprobs is None else self._logprobs.entries[: len(self.answer)]
 
     def sample(self, row: Row) -> int | None:
-        """The target's choice at this row; None when no candidate is finite, and when that fails."""
+        """The target's choice at this row; None where there is none, or the text has ended in `error`."""
         try:
             token = self._sampler.sample(row)  # type: ignore[arg-type]
             if self._logprobs and token is not None:
                 self._logprobs.add(row, token)  # type: ignore[arg-type]
         except Interrupted:
             raise
+        except BackendError as error:
+            self.fail(BackendError(f"token {self.emitted + 1} (position {len(self.tokens) - 1}): {error}"))
+            return None
         except Exception as error:
             self.fail(error)
             return None

@@ -6,6 +6,7 @@ Names, aliases, environment names and defaults are llama-server's (common/arg.cp
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -115,6 +116,8 @@ def read_scaled(text: str) -> tuple[str, float]:
     """`FILE:SCALE`."""
     file, colon, scale = text.rpartition(":")
     if not (file and colon):
+        raise ValueError
+    if not math.isfinite(float(scale)):
         raise ValueError
     return file, float(scale)
 

@@ -11,8 +11,8 @@ ROOT = Path(spec_cli.__file__).parent
 # Each room and what it may use; rooms further down may not look up.
 LAYERS = [
     {"errors", "__init__"},
-    {"tokens", "settings"},
-    {"contracts", "machine", "model_names", "text", "values"},
+    {"tokens", "settings", "shards"},
+    {"apart", "contracts", "machine", "model_names", "text", "values"},
     {"stats", "accept", "llama"},
     {"speculate", "sequence", "drafters", "report"},
     {"plan", "scheduler"},

@@ -15,7 +15,7 @@ import tiny
 
 from spec_cli.contracts import Pass
 from spec_cli.engine import Engine
-from spec_cli.errors import UsageError
+from spec_cli.errors import BackendError, UsageError
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.model import Model
 from spec_cli.llama.rows import LogitRow
@@ -109,7 +109,7 @@ def test_a_seed_is_a_stream(row: tuple[Model, LogitRow]) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf, np.inf])
-def test_a_row_without_a_usable_maximum_gives_nothing(row: tuple[Model, LogitRow], bad: float) -> None:
+def test_a_row_without_a_usable_maximum_is_an_error(row: tuple[Model, LogitRow], bad: float) -> None:
     """Never handed to C, which would sort NaNs."""
     model, logit_row = row
     logits = logit_row.logits
@@ -120,7 +120,8 @@ def test_a_row_without_a_usable_maximum_gives_nothing(row: tuple[Model, LogitRow
             logits[:] = bad
         else:
             logits[random.randrange(len(logits))] = bad
-        assert sampler.sample(logit_row) is None
+        with pytest.raises(BackendError, match="no finite logits"):
+            sampler.sample(logit_row)
         logits[:] = saved
         assert sampler.sample(logit_row) is not None
         sampler.close()

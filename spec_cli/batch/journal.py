@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from spec_cli.errors import FileError, UsageError
 from spec_cli.settings import RANDOM_SEED, Settings, flags
+from spec_cli.shards import size_of
 
 try:
     import fcntl
@@ -32,7 +33,7 @@ def binding(settings: Settings) -> dict[str, Any]:
         if not flag.shapes_answers:
             continue
         if isinstance(value, Path):
-            size = f" ({value.stat().st_size} bytes)" if value.is_file() else ""
+            size = f" ({size_of(value)} bytes)" if value.is_file() else ""
             value = f"{value.resolve()}{size}"
         if name == "seed" and value == RANDOM_SEED:
             value = -1

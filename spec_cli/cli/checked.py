@@ -11,6 +11,7 @@ from spec_cli.cli.prompt import argument, file_text
 from spec_cli.cli.terminal import same_file
 from spec_cli.errors import UsageError
 from spec_cli.settings import Settings
+from spec_cli.shards import shards_of
 
 _GRAMMARS = ("grammar", "grammar_file", "json_schema", "json_schema_file")
 
@@ -68,6 +69,7 @@ def checked(settings: Settings) -> Settings:
         if path and os.path.isfile(path):
             others = inputs if flag == "-o/--output" else {**inputs, "-o": settings.output}
             for name, other in others.items():
-                if other is not None and same_file(path, other):
+                files = shards_of(str(other)) if isinstance(other, Path) else [other]
+                if any(file is not None and same_file(path, file) for file in files):
                     raise UsageError(f"{flag}: {path} is the file of {name}")
     return replace(settings, stop=stops, dry_sequence_breaker=breakers, system_prompt=system)

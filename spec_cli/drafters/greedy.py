@@ -129,5 +129,7 @@ def top_probability(logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]], k
     """
     best = int(logits.argmax())
     near = logits[np.flatnonzero(logits > logits[best] - 16)]  # what is further down rounds to nothing
+    if not near.size:  # no finite maximum: a guess at nothing
+        return best, 0.0
     top = np.sort(near)[::-1][:k]
     return best, float(1 / np.exp(top - top[0]).sum(dtype=np.float32))

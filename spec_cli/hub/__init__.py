@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from spec_cli.errors import FileError, SpecError, UsageError
-from spec_cli.hub.choice import choose_draft, choose_file, shards_of
+from spec_cli.hub.choice import choose_draft, choose_file
 from spec_cli.hub.refusal import reason
 from spec_cli.hub.token import masked, token_of
 from spec_cli.settings import Settings
+from spec_cli.shards import shards_of
 
 Say = Callable[[str], None]
 Choose = Callable[[Iterable[str], str], str | None]

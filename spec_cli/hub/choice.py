@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
+from spec_cli.shards import SHARD
+
 # In a base name, written so: never "the model". Folders and "-MTP-" mean nothing (gguf_filename_is_model).
 NOT_MODELS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 HEADS = {"mtp-": "draft-mtp", "eagle3-": "draft-eagle3"}  # heads for a model by their names; the first kind counts
 PREFERRED = ("Q4_K_M", "Q8_0")
-_SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
 def choose_file(names: Iterable[str], tag: str) -> str | None:
@@ -43,18 +44,10 @@ def choose_draft(names: Iterable[str], tag: str, types: Collection[str] | None =
     return min(heads, key=distance) if heads else model
 
 
-def shards_of(name: str) -> list[str]:
-    """All files of a model that is split, or the one."""
-    shard = _SHARD.search(name)
-    if not shard:
-        return [name]
-    return [f"{name[: shard.start()]}-{i:05d}-of-{shard[2]}.gguf" for i in range(1, int(shard[2]) + 1)] or [name]
-
-
 def _files(names: Iterable[str]) -> list[str]:
     """The GGUF files, of a split one the first."""
     files = sorted(n for n in names if n.endswith(".gguf"))
-    return [n for n in files if (shard := _SHARD.search(n)) is None or shard[1] == "00001"]
+    return [n for n in files if (shard := SHARD.search(n)) is None or shard[1] == "00001"]
 
 
 def _base(name: str) -> str:
@@ -63,7 +56,7 @@ def _base(name: str) -> str:
 
 def _bits(name: str) -> int:
     """Of a file's quantisation: 4 of x-Q4_0.gguf, 16 of x-F16-00001-of-00002.gguf; 0 where it is not named."""
-    tag = re.search(r"[-.]([A-Za-z0-9_]+)$", _SHARD.sub("", name).removesuffix(".gguf"))
+    tag = re.search(r"[-.]([A-Za-z0-9_]+)$", SHARD.sub("", name).removesuffix(".gguf"))
     return _first_number(tag[1]) if tag else 0
 
 

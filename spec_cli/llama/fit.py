@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from spec_cli.apart import at
 from spec_cli.llama import log
 from spec_cli.llama.context import ContextParams
 from spec_cli.llama.head import head_struct
@@ -23,6 +24,7 @@ def context_bytes(dry: Model, params: ContextParams, target: tuple[Model, Contex
     llama.cpp plans the whole context, cache and compute buffers alike, and logs the sizes.
     None when it refuses (the real creation will say why).
     """
+    at(f"{dry.role} model {dry.path}")
     asked = max(params.n_ctx, 256)
     probed = min(asked, max(256, _PROBE // params.n_sequences))
     params, beside = replace(params, n_ctx=probed), None
@@ -32,12 +34,15 @@ def context_bytes(dry: Model, params: ContextParams, target: tuple[Model, Contex
             return None
     with log.capture() as lines:
         ctx = C.llama_init_from_model(dry.handle, head_struct(dry, params, beside) if beside else params.c())
-    cells = C.llama_n_ctx(ctx) if ctx else 0
-    for each in (ctx, beside):
-        if each:
-            C.llama_free(each)
-    if not ctx:
-        return None
+    try:
+        if not ctx:
+            return None
+        cells = C.llama_n_ctx(ctx)
+        dry.require_causal(ctx)
+    finally:
+        for each in (ctx, beside):
+            if each:
+                C.llama_free(each)
     scale = asked / probed
     total = float(asked * params.n_sequences * _CELL)
     for line in lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spec_cli.errors import FileError
-from spec_cli.llama.header import Gguf, opened
+from spec_cli.llama.gguf import Gguf, opened
 from spec_cli.llama.hidden import LAYER_INPUTS, NEXTN_STATES
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
@@ -19,7 +19,7 @@ N_INPUTS = 3  # layers of the target that EAGLE-3 reads
 def target_layers(head: Model) -> list[int]:
     """The target's layers whose inputs an EAGLE-3 file reads."""
     with opened(head.path) as header:
-        return (header and header.integers(f"{header.arch}.target_layers")) or []
+        return header.integers(f"{header.arch}.target_layers") or []
 
 
 def require_fitting(target: Model, head: Model, overrides: Mapping[str, object] | None = None) -> None:
@@ -51,9 +51,7 @@ def _require_assistant(target: Model, head: Model, overrides: Mapping[str, objec
     """It reads what the target's last two layers have in memory: the last but one has a window."""
     if target.arch != "gemma4":
         raise FileError(f"draft model {head.path} looks into a gemma4 model's memory; {target.path} is {target.arch}")
-    with opened(target.path, overrides) as theirs, opened(head.path, overrides) as mine:
-        assert theirs
-        assert mine
+    with opened(target.path, overrides, "target") as theirs, opened(head.path, overrides) as mine:
         for key in ("key_length", "key_length_swa", "value_length", "value_length_swa"):
             a, b = mine.value(f"{head.arch}.attention.{key}"), theirs.value(f"{target.arch}.attention.{key}")
             if a is None or a != b:
@@ -87,7 +85,6 @@ def _require_eagle3(target: Model, head: Model, overrides: Mapping[str, object])
         if not 0 <= layer <= most:
             raise FileError(f"{name} reads layer {layer} of its target; {target.path} has 0 to {most}")
     with opened(head.path, overrides) as header:
-        assert header is not None
         hidden = header.value("eagle3.target_hidden_size")
         if hidden != width:
             raise _misfit(target, head, "hidden states of width", hidden, width)

@@ -2,130 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from spec_cli.apart import at
 from spec_cli.errors import FileError
-from spec_cli.llama.log import C
+from spec_cli.llama.gguf import FLOAT32, Gguf, opened
 
 MOST_LAYERS = 512  # LLAMA_MAX_LAYERS
-UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9  # enum gguf_type
-
-
-class _InitParams(ctypes.Structure):
-    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
-
-
-def _library() -> Any:
-    """ggml's gguf_* functions (gguf.h), which the binding leaves out."""
-    lib, pointer, text, index = C.llama_cpp._lib, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
-    for name, arguments, result in (
-        ("gguf_init_from_file", [text, _InitParams], pointer),
-        ("gguf_free", [pointer], None),
-        ("gguf_find_key", [pointer, text], index),
-        ("gguf_get_kv_type", [pointer, index], ctypes.c_int),
-        ("gguf_get_val_u32", [pointer, index], ctypes.c_uint32),
-        ("gguf_get_val_f32", [pointer, index], ctypes.c_float),
-        ("gguf_get_val_str", [pointer, index], text),
-        ("gguf_get_arr_type", [pointer, index], ctypes.c_int),
-        ("gguf_get_arr_n", [pointer, index], ctypes.c_size_t),
-        ("gguf_get_arr_data", [pointer, index], pointer),
-        ("gguf_get_n_tensors", [pointer], index),
-        ("gguf_get_tensor_name", [pointer, index], text),
-        ("gguf_find_tensor", [pointer, text], index),
-        ("gguf_get_tensor_type", [pointer, index], ctypes.c_int),
-        ("gguf_get_tensor_size", [pointer, index], ctypes.c_size_t),
-        ("gguf_get_tensor_offset", [pointer, index], ctypes.c_size_t),
-        ("gguf_get_data_offset", [pointer], ctypes.c_size_t),
-        ("ggml_row_size", [ctypes.c_int, index], ctypes.c_size_t),
-    ):
-        function = getattr(lib, name)
-        function.argtypes, function.restype = arguments, result
-    return lib
-
-
-class Gguf:
-    """An open header. overrides: values that stand for its own (--override-kv)."""
-
-    def __init__(self, path: Path, handle: int, lib: Any, overrides: Mapping[str, object]) -> None:
-        self.path, self._handle, self._lib, self._overrides = path, handle, lib, overrides
-        self.arch = (self.value("general.architecture", STRING) or b"").decode("utf-8", "replace")
-
-    def value(self, key: str, kind: int = UINT32) -> Any:
-        """A value of this type; None where there is none."""
-        given = self._overrides.get(key)
-        if type(given) is {UINT32: int, FLOAT32: float, STRING: str}[kind]:
-            return given.encode() if isinstance(given, str) else given
-        at = self._lib.gguf_find_key(self._handle, key.encode())
-        if at < 0 or self._lib.gguf_get_kv_type(self._handle, at) != kind:
-            return None
-        get = {
-            UINT32: self._lib.gguf_get_val_u32,
-            FLOAT32: self._lib.gguf_get_val_f32,
-            STRING: self._lib.gguf_get_val_str,
-        }[kind]
-        return get(self._handle, at)
-
-    def integers(self, key: str) -> list[int] | None:
-        """An array of 32-bit integers or truth values, or a single one; None where there is none."""
-        at = self._lib.gguf_find_key(self._handle, key.encode())
-        if key in self._overrides or at < 0 or self._lib.gguf_get_kv_type(self._handle, at) != ARRAY:
-            one = self.value(key)
-            return None if one is None else [one]
-        numbers: dict[int, Any] = {UINT32: ctypes.c_uint32, INT32: ctypes.c_int32, BOOL: ctypes.c_bool}
-        number = numbers.get(self._lib.gguf_get_arr_type(self._handle, at))
-        if number is None:
-            return None
-        n, data = self._lib.gguf_get_arr_n(self._handle, at), self._lib.gguf_get_arr_data(self._handle, at)
-        return list((number * n).from_address(data))
-
-    @property
-    def tensors(self) -> Iterator[str]:
-        """Their names."""
-        for i in range(self._lib.gguf_get_n_tensors(self._handle)):
-            yield self._lib.gguf_get_tensor_name(self._handle, i).decode("utf-8", "replace")
-
-    def _find(self, tensor: str) -> int:
-        return int(self._lib.gguf_find_tensor(self._handle, tensor.encode()))
-
-    def has(self, tensor: str) -> bool:
-        """Whether there is such a tensor."""
-        return self._find(tensor) >= 0
-
-    def tensor_type(self, tensor: str) -> int:
-        """Its ggml_type."""
-        return int(self._lib.gguf_get_tensor_type(self._handle, self._find(tensor)))
-
-    def rows(self, tensor: str, width: int) -> int:
-        """How many rows of this many values it has."""
-        row = self._lib.ggml_row_size(self.tensor_type(tensor), width)
-        return int(self._lib.gguf_get_tensor_size(self._handle, self._find(tensor)) // row)
-
-    def int64(self, tensor: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The values of a small I64 tensor, read from the file."""
-        at = self._find(tensor)
-        offset = self._lib.gguf_get_data_offset(self._handle) + self._lib.gguf_get_tensor_offset(self._handle, at)
-        return np.fromfile(self.path, np.int64, self._lib.gguf_get_tensor_size(self._handle, at) // 8, offset=offset)
-
-
-@contextmanager
-def opened(path: Path, overrides: Mapping[str, object] | None = None) -> Iterator[Gguf | None]:
-    """A file's header; None where llama.cpp cannot read it, and will say why."""
-    lib = _library()
-    handle = lib.gguf_init_from_file(os.fsencode(path), _InitParams(True, None))
-    try:
-        yield Gguf(path, handle, lib, overrides or {}) if handle else None
-    finally:
-        if handle:
-            lib.gguf_free(handle)
 
 
 @dataclass(frozen=True)
@@ -162,8 +48,10 @@ def check_file(path: Path, role: str, overrides: Mapping[str, object] | None = N
         raise FileError(f"{role} model {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if magic != b"GGUF":
         raise FileError(f"{role} model {path} is not a GGUF file (it starts with {magic!r})")
-    with opened(path, overrides) as header:
-        return _checked(header, f"{role} model {path}", role == "target") if header else Header(path)
+    at(f"{role} model {path}")
+    with opened(path, overrides, role) as header:
+        header.require_whole(role)
+        return _checked(header, f"{role} model {path}", role == "target")
 
 
 def _checked(header: Gguf, name: str, target: bool) -> Header:
@@ -216,9 +104,3 @@ def _check_numbers(header: Gguf, name: str) -> None:
         size = header.value(f"{arch}.attention.key_length{suffix}")
         if rope is not None and (rope < 2 or rope % 2 or (size is not None and rope > size)):
             raise damaged(key, rope)
-    scaling = header.value(f"{arch}.rope.scaling.type", STRING)
-    if scaling is not None and scaling not in (b"none", b"linear", b"yarn", b"longrope"):
-        raise damaged("rope.scaling.type", scaling.decode("utf-8", "replace"))
-    experts, used = header.value(f"{arch}.expert_count"), header.integers(f"{arch}.expert_used_count")
-    if experts and not 0 < max(used or [0]) <= experts:
-        raise damaged("expert_count", f"{experts}, and expert_used_count {max(used) if used else 'missing'}")

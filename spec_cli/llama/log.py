@@ -65,13 +65,13 @@ def capture() -> Iterator[list[str]]:
         _lines[:0] = before
 
 
-def reason() -> str:
-    """The newest error in the log, without the function names that C puts before it."""
+def reason(*, first: bool = False) -> str:
+    """The newest error in the log that names a cause, or the first; without the function names that C puts before."""
     errors = [text.strip() for level, text in _lines if level == ERROR and text.strip()]
-    message = errors[-1] if errors else "no reason given"
-    for text in errors:  # the first one names the cause, what follows repeats it
+    message = errors[0 if first else -1] if errors else "no reason given"
+    for text in () if first else errors:  # the first one names the cause, what follows repeats it
         if "error loading model" in text or "failed to initialize" in text:
-            message = text
+            message = errors[0] if "failed to load model from" in text else text
             break
     head, colon, tail = message.partition(": ")
     return tail if colon and " " not in head else message

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from spec_cli.apart import at
 from spec_cli.errors import FileError, Interrupted
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
@@ -37,6 +38,7 @@ class Model:
         self, path: Path, role: str, how: LoadParams | None = None, *, dry: bool = False, abort: Abort | None = None
     ) -> None:
         self.path, self.role = path, role
+        at(f"{role} model {path}")
         params, kept = (how or LoadParams()).c()
         if dry:
             params.no_alloc, params.load_mode = True, C.LLAMA_LOAD_MODE_NONE
@@ -73,9 +75,19 @@ class Model:
 
     def require_language_model(self) -> None:
         """Raises FileError for an encoder, a head, or a file without a vocabulary."""
-        has_decoder, has_encoder = C.llama_model_has_decoder(self.handle), C.llama_model_has_encoder(self.handle)
-        if not self.vocab.size or not has_decoder or has_encoder:
-            raise FileError(f"{self.role} model {self.path} is not a decoder-only language model")
+        self.vocab.require_usable(f"{self.role} model {self.path}")
+        if not C.llama_model_has_decoder(self.handle) or C.llama_model_has_encoder(self.handle):
+            raise self._no_language_model("an encoder")
+        if C.llama_model_is_diffusion(self.handle):
+            raise self._no_language_model("a diffusion model")
+
+    def require_causal(self, context: Any) -> None:
+        """Raises FileError if its contexts, such as this one, give embeddings and no next tokens."""
+        if not C.llama_get_causal_attn(context) or C.llama_pooling_type(context) > C.LLAMA_POOLING_TYPE_NONE:
+            raise self._no_language_model("an embedding model")
+
+    def _no_language_model(self, what: str) -> FileError:
+        return FileError(f"{self.role} model {self.path} is no language model but {what} ({self.arch})")
 
     def meta(self, key: str) -> str | None:
         """A scalar or string of the file's metadata; arrays are not readable this way."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import BackendError, UsageError
 from spec_cli.llama.constraint import Constraint, candidates, selected
 from spec_cli.llama.grammar import Grammar
 from spec_cli.llama.log import C
@@ -32,6 +32,12 @@ class Step:
 
 def _dry(s: Settings, vocab: Vocab, seed: int) -> Any:
     breakers = [] if "none" in s.dry_sequence_breaker else [b.encode()[:MOST_BREAKER] for b in s.dry_sequence_breaker]
+    for breaker in breakers:  # C tokenizes their ends
+        try:
+            vocab.require_spelling(breaker)
+        except UsageError as error:
+            origin = s.origins.get("dry_sequence_breaker", "--dry-sequence-breaker")
+            raise UsageError(f"{origin}: {error}") from None
     texts = (ctypes.c_char_p * len(breakers))(*breakers)
     sizes = s.dry_multiplier, s.dry_base, s.dry_allowed_length, s.dry_penalty_last_n
     return C.llama_sampler_init_dry(vocab.handle, *sizes, texts, len(breakers))
@@ -155,11 +161,14 @@ class Sampler:
                 C.llama_sampler_accept(self._chain, token)
 
     def sample(self, row: LogitRow) -> int | None:
-        """The token at this row, or None when no logit there is finite."""
+        """The token at this row, or None when the grammar allows nothing there.
+
+        Raises BackendError for a row of the model without a finite maximum: C would sort NaNs.
+        """
         logits = row.logits
         best = int(logits.argmax())  # a NaN wins every argmax, so one look finds it
         if not math.isfinite(logits[best]):
-            return None
+            raise BackendError("the model gives no finite logits (--check-tensors looks for damaged weights)")
         if self._constraint:
             return self._constrained(self._constraint, row, best)
         return best if self._greedy else row.sample(self._chain)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from spec_cli.contracts import Decoded, Pass, Reader
-from spec_cli.errors import BackendError, Interrupted
+from spec_cli.errors import BackendError, FileError, Interrupted
 from spec_cli.llama import hidden, log
 from spec_cli.llama.abort import Abort
 from spec_cli.llama.context import ContextParams
@@ -74,13 +74,18 @@ class Session:
     ) -> None:
         """Create the context. threads: how many there are from pass to pass; None: those of the parameters.
 
-        Raises BackendError.
+        Raises BackendError, FileError for one that gives no next tokens.
         """
         self.model = model
         log.forget()
         self._ctx = C.llama_init_from_model(model.handle, struct)
         if not self._ctx:
             raise BackendError(f"no context for {model.role} model {model.path}: {log.reason()}")
+        try:
+            model.require_causal(self._ctx)
+        except FileError:
+            C.llama_free(self._ctx)
+            raise
         self.abort = Abort() if abort is None else abort
         C.llama_set_abort_callback(self._ctx, self.abort.callback, self.abort.data)
         self.n_vocab = model.vocab.size

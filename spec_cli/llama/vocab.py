@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from array import array
+from contextlib import suppress
 from functools import cached_property
 
-from spec_cli.errors import FileError
+from spec_cli.errors import FileError, UsageError
 from spec_cli.llama.log import C
 from spec_cli.tokens import tokens
 
 TYPES = {0: "none", 1: "SPM", 2: "BPE", 3: "WPM", 4: "UGM", 5: "RWKV", 6: "PLAMO2"}  # enum llama_vocab_type
+NONE, SPM = 0, 1
 MAX_SIZE_DIFFERENCE = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
 FIRST_COMPARED_ID = 5  # SPEC_VOCAB_CHECK_START_TOKEN_ID
 
@@ -52,6 +54,17 @@ class Vocab:
         """All ids that end generation."""
         return [i for i in range(self.size) if self.is_end(i)]
 
+    def require_usable(self, name: str) -> None:
+        """Raises FileError for a vocabulary that no text can be made of."""
+        if not self.size or self.type == NONE:
+            raise FileError(f"{name} has no vocabulary (tokenizer.ggml.model)")
+        for what, adds, token in (("bos", self.add_bos, self.bos), ("eos", self.add_eos, self.eos)):
+            if adds and not 0 <= token < self.size:
+                key = f"tokenizer.ggml.{what}_token_id"
+                raise FileError(f"{name} adds {what.upper()} to each text, and has no such token ({key})")
+        with suppress(UsageError):  # what a tokenizer lacks shows with the first text
+            self.tokenize(b"spec A1", add_special=True, parse_special=True)
+
     def is_end(self, token: int) -> bool:
         """Whether this id ends generation: a model has several of them."""
         return bool(C.llama_vocab_is_eog(self.handle, token))
@@ -78,8 +91,38 @@ class Vocab:
                 return buffer.raw[:n]
             size = -n
 
+    @cached_property
+    def _unspelled(self) -> set[int]:
+        """Bytes without a token, over which an SPM tokenizer ends the process; other types leave them out."""
+        missing = {b"<0x%02X>" % byte: byte for byte in range(256)} if self.type == SPM else {}
+        for i in range(self.size):
+            if not missing:
+                break
+            missing.pop(C.llama_vocab_get_text(self.handle, i), None)
+        return {byte for byte in missing.values() if bytes([byte]) not in self._texts}
+
+    @cached_property
+    def _texts(self) -> set[bytes]:
+        return {C.llama_vocab_get_text(self.handle, i) for i in range(self.size)}
+
+    def require_spelling(self, text: bytes, parse_special: bool = False) -> None:
+        """Raises UsageError for a character that has no token and whose bytes have none."""
+        if not self._unspelled:
+            return
+        if parse_special:
+            for control in self.controls:
+                text = text.replace(control.encode(), b"")
+        for char in sorted(set(text.decode("utf-8", "replace"))):
+            spelled = ("\u2581" if char == " " else char).encode()
+            if spelled not in self._texts and not self._unspelled.isdisjoint(spelled):
+                raise UsageError(f"the model's vocabulary has no token for {char!r}, nor for its bytes")
+
     def tokenize(self, text: bytes, *, add_special: bool, parse_special: bool) -> array[int]:
-        """Token ids of UTF-8 text; `parse_special` reads control-token strings as control tokens."""
+        """Token ids of UTF-8 text; `parse_special` reads control-token strings as control tokens.
+
+        Raises UsageError for a character that the vocabulary cannot spell.
+        """
+        self.require_spelling(text, parse_special)
         size = len(text) + 2
         while True:
             buffer = (ctypes.c_int32 * size)()
