@@ -20,7 +20,7 @@ from spec_cli.llama.abort import Abort
 from spec_cli.llama.context import gpu_offload
 from spec_cli.llama.head import HeadSession
 from spec_cli.llama.head_fit import target_layers
-from spec_cli.llama.loading import LoadParams
+from spec_cli.llama.loading import LoadParams, about_devices
 from spec_cli.llama.logprobs import LogProbs
 from spec_cli.llama.model import Model, has_amx
 from spec_cli.llama.sampler import Sampler, require_known_tokens
@@ -85,6 +85,8 @@ class Engine:
         self._say_line = say
         self.abort = Abort() if abort is None else abort
         with ExitStack() as stack:
+            for line in about_devices(settings):
+                self.say(line)
             plans = plan(settings, self.say, batch=batch, free=free, stop=lambda: self.abort.is_set)
             self.say(f"speculation: {plans.choice}")
             log.show(log.INFO if settings.verbose else None)

@@ -109,6 +109,10 @@ def _plan(settings: Settings, say: Callable[[str], None], batch: bool, free: boo
         elif draft:
             draft.require_language_model()
             require_compatible(target.vocab, draft.vocab, str(target.path), str(draft.path))
+            if draft.n_bytes >= target.n_bytes:
+                than = "as large as" if draft.n_bytes == target.n_bytes else "larger than"
+                sizes = f"{_size(draft.n_bytes)} against {_size(target.n_bytes)}"
+                say(f"-md {draft.path} is {than} the target ({sizes}): as a draft model it cannot make it faster")
         if not settings.ctx_size and not 1 <= target.n_ctx_train <= MOST_CTX:
             raise FileError(f"target model {target.path} says its context has {target.n_ctx_train} tokens: -c sets one")
         models = [target, draft] if draft else [target]

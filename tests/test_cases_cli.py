@@ -377,7 +377,7 @@ def test_quiet_says_nothing_and_only_an_error_on_failure(smol: Path, models: Pat
 
 def test_the_default_is_a_few_lines_and_no_log(models: Path) -> None:
     """B33: which speculation is active, what it gave, how long it took."""
-    lines = said(generate(models / "clock.gguf", "-p", A61, "-n", 8, *NGRAM_FLAGS))
+    lines = said(generate(models / "clock.gguf", "--raw", "-p", A61, "-n", 8, *NGRAM_FLAGS))
     starts = [
         "speculation: ngram-simple", "draft acceptance rate = 1.00000 (    6 accepted /     6 generated)",
         "prompt eval time =", "       eval time =", "      total time =", "   graphs reused =", "seed = ",
@@ -443,7 +443,7 @@ def test_a_file_that_is_no_model_is_refused_with_role_path_and_reason(models: Pa
     good, cut, text = models / "clock.gguf", tmp_path / "cut.gguf", tmp_path / "README.md"
     cut.write_bytes(good.read_bytes()[:700_000])
     text.write_text("# spec-cli\n")
-    reasons = {tmp_path / "nope.gguf": "exist", tmp_path: "directory", cut: "incomplete", text: "not a GGUF"}
+    reasons = {tmp_path / "nope.gguf": "exist", tmp_path: "directory", cut: "cut short", text: "not a GGUF"}
     for path, reason in reasons.items():
         for role, models_given in (("target", (path,)), ("draft", (good, "-md", path))):
             line = refused(generate(*models_given, "-p", "abc", "-n", 4), 3)

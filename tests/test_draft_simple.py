@@ -66,7 +66,7 @@ def test_short_drafts_are_thrown_away_below_n_min(models: Path, engine: Callable
 def test_a_head_is_no_draft_model(shared: Path, smol: Path, engine: Callable[..., Engine]) -> None:
     with pytest.raises(UsageError, match="is made for draft-eagle3"):
         engine(smol, model_draft=shared / "models" / "smollm2-135m-eagle3.gguf", spec_type=("draft-simple",))
-    with pytest.raises(FileError, match="is not a decoder-only language model"):
+    with pytest.raises(FileError, match="is no language model but a draft head"):
         engine(shared / "models" / "smollm2-135m-eagle3.gguf")
 
 

@@ -21,7 +21,7 @@ from spec_cli.errors import SpecError
 from spec_cli.settings import Settings
 
 N, SEED = int(os.environ.get("SPEC_CLI_MUTANTS", "150")), int(os.environ.get("SPEC_CLI_SEED", "1"))
-SECONDS = 20
+SECONDS = 60  # more than that is a hang
 
 
 def _answer(settings: Settings) -> None:

@@ -239,7 +239,7 @@ def test_files_that_do_not_fit_are_refused(pairs: dict[str, Pair], tmp_path: Pat
     small = tiny_heads.mimo2(tmp_path / "small.gguf", part="head", width=32)
     for target, head, words in (
         (pairs["gemma4"].target, mtp, r"head\.gguf is made for mimo2 models; .*gemma4\.gguf is gemma4"),
-        (llama, mtp, r"llama\.gguf: llama\.cpp's llama models give nothing to MTP heads"),
+        (llama, mtp, r"head\.gguf, read hidden states .* gives none of llama models \(.*llama\.gguf\): leave -md out"),
         (trunk, small, r"small\.gguf is made for hidden states of width 32; .*trunk\.gguf has 64"),
         (llama, layers, r"layers\.gguf reads layer 9 of its target; .*llama\.gguf has 0 to 2"),
         (llama, last, r"last\.gguf reads layer 3 of its target; .*llama\.gguf has 0 to 2"),

@@ -45,7 +45,7 @@ class Run:
     ) -> None:  # fmt: skip
         settings = engine.settings
         self.engine, self._lines, self._name, self._form = engine, lines, name, settings.format
-        self._prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model)
+        self._prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model, engine.say)
         self._prompts.check(settings)
         engine.check(settings)
         self._order = (AtOnce if settings.unordered else InOrder)(write)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence as Seq
+from collections.abc import Callable, Iterable, Mapping, Sequence as Seq
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,11 @@ class Prompts:
     Raises UsageError for what the template refuses or is missing for, PromptError for what can't fit `n_ctx`.
     """
 
-    def __init__(self, vocab: Vocab, template: str | None, n_ctx: int, model: Path | None) -> None:
-        self._vocab, self._n_ctx, self._model = vocab, n_ctx, model
+    def __init__(
+        self, vocab: Vocab, template: str | None, n_ctx: int, model: Path | None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:  # fmt: skip
+        self._vocab, self._n_ctx, self._model, self._say = vocab, n_ctx, model, say
         self._source = template
 
     @cached_property
@@ -53,6 +56,9 @@ class Prompts:
                 raise UsageError(f"messages: {why}")
             if system is not None:
                 raise UsageError(f"{settings.origins.get('system_prompt', 'system_prompt')}: {why}")
+            if not settings.raw:
+                how = "--chat-template gives one, --raw says it is meant"
+                self._say(f"{self._model} has no chat template: the prompt is continued as plain text ({how})")
             return plain_tokens(vocab, content)
         messages = [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
         if system is not None and messages[0]["role"] not in SYSTEM:

@@ -63,7 +63,7 @@ def generate(given: dict[str, Any]) -> None:
         except Interrupted:
             raise received.error() from None
         received.patient = False
-        prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model)
+        prompts = Prompts(engine.vocab, engine.chat_template, engine.target.n_ctx, settings.model, engine.say)
         tokens = prompts.tokens(text, settings)
         if color:
             tell(LEGEND)

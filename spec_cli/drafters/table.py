@@ -10,7 +10,7 @@ from spec_cli.drafters.draft_head import DraftHead, Head
 from spec_cli.drafters.draft_simple import DraftModel, DraftSimple
 from spec_cli.drafters.greedy import Limits
 from spec_cli.drafters.ngram_simple import NgramSimple
-from spec_cli.errors import UsageError, did_you_mean
+from spec_cli.errors import FileError, UsageError, did_you_mean
 from spec_cli.llama.header import Header
 from spec_cli.llama.hidden import NEXTN_STATES
 from spec_cli.settings import TYPE_ALIASES, Settings
@@ -114,7 +114,7 @@ def make(name: str, settings: Settings, parts: Parts) -> Drafter:
 
 
 def choose(settings: Settings, target: Header, draft: Header | None) -> Choice:
-    """From what was asked, else from the files. Raises UsageError for what cannot run.
+    """From what was asked, else from the files. Raises UsageError or FileError for what cannot run.
 
     draft: of -md's file, None without -md.
     """
@@ -166,7 +166,7 @@ def _made_for(target: Header, draft: Header) -> str:
 
 
 def _require(kind: str, target: Header, draft: Header | None) -> None:
-    """Refuse a file of another kind than the type that was asked for."""
+    """Refuse a file of another kind than the type that was asked for, and a target that gives its layers nothing."""
     if draft is None:
         if kind != "draft-mtp":
             raise UsageError(f"--spec-type {kind} needs a draft model: give -md")
@@ -174,6 +174,15 @@ def _require(kind: str, target: Header, draft: Header | None) -> None:
             raise UsageError(
                 f"--spec-type draft-mtp: {target.path} has no multi-token-prediction layers (-md names a file)"
             )
+        if target.arch not in NEXTN_STATES:
+            raise FileError(f"draft-mtp: llama.cpp does not run the MTP layers of {target.arch} models ({target.path})")
+    elif kind == "draft-mtp" and draft.n_heads and target.arch not in NEXTN_STATES:
+        instead = "leave -md out"
+        if draft.is_model:
+            own = f"-m {draft.path} alone runs with its own, " if draft.arch in NEXTN_STATES else ""
+            instead = f"{own}--spec-type draft-simple takes it for a draft model"
+        what = f"draft-mtp: MTP layers, such as those of {draft.path}, read hidden states of their target"
+        raise FileError(f"{what}, and llama.cpp gives none of {target.arch} models ({target.path}): {instead}")
     elif kind == "draft-mtp" and not draft.n_heads:
         raise UsageError(f"--spec-type draft-mtp: draft model {draft.path} has no multi-token-prediction layers")
     elif (kind == "draft-eagle3") != (draft.arch == "eagle3"):

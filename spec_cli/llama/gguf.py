@@ -175,7 +175,7 @@ class Gguf:
         expected = self._first.value("split.tensors.count", INT32) if len(self._files) > 1 else n
         if len(self._places) != n or expected not in (None, n):
             holds = f"hold {n} tensors" if len(self._places) == n else "hold a tensor twice"
-            of = "" if expected is None else f", of {expected}"
+            of = "" if expected is None else f" where {expected} should be"
             raise FileError(f"{role} model {self.path}: its shards {holds}{of}: they are not of one model")
 
 
@@ -190,7 +190,7 @@ def opened(path: Path, overrides: Mapping[str, object] | None = None, role: str 
             handle = lib.gguf_init_from_file(os.fsencode(file), _InitParams(True, None))
             if not handle:
                 why = log.reason(first=True)
-                raise FileError(f"{name} has a header that cannot be read ({why}): damaged, or cut short by a download")
+                raise FileError(f"{name} has a header that cannot be read ({why}): download it again")
             stack.callback(lib.gguf_free, handle)
             return _File(file, handle, lib)
 
@@ -200,9 +200,8 @@ def opened(path: Path, overrides: Mapping[str, object] | None = None, role: str 
             files.append(open_file(shard, f"{name}: shard {i}, {shard},"))
             number, count = (files[-1].value(key, UINT16) for key in ("split.no", "split.count"))
             if (number, count) != (i - 1, files[0].value("split.count", UINT16)):
-                raise FileError(
-                    f"{name}: {shard} is no shard of it, but says that it is {(number or 0) + 1} of {count}"
-                )
+                says = f"it says that it is {(number or 0) + 1} of {count or 1}"
+                raise FileError(f"{name}: {shard} is no shard of it: {says}")
         yield Gguf(files, overrides or {})
 
 

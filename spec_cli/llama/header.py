@@ -9,9 +9,13 @@ from pathlib import Path
 
 from spec_cli.apart import at
 from spec_cli.errors import FileError
+from spec_cli.llama.context import gpu_offload
 from spec_cli.llama.gguf import FLOAT32, Gguf, opened
 
 MOST_LAYERS = 512  # LLAMA_MAX_LAYERS
+F32 = 0  # enum ggml_type
+NO_WEIGHTS = {9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64"}
+VECTORS = ("norm.weight", "norm_2.weight", ".bias")  # are added and multiplied, not matrices
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,8 @@ def _checked(header: Gguf, name: str, target: bool) -> Header:
     nextn = header.value(f"{arch}.nextn_predict_layers") or 0
     if not 0 <= nextn <= (layers or 0):
         raise FileError(f"{name} says that {nextn} of its {layers} layers predict tokens ({arch}.nextn_predict_layers)")
-    if nextn or not target:
-        _check_numbers(header, name)
+    _check_rope(header, name, 2 if nextn or not target else 0)
+    _check_types(header, name)
     names = list(header.tensors) if nextn else []
     first = any(tensor.startswith("blk.0.") for tensor in names)
     is_model = not nextn or (first and nextn < (layers or 0))
@@ -91,16 +95,24 @@ def _checked(header: Gguf, name: str, target: bool) -> Header:
     )
 
 
-def _check_numbers(header: Gguf, name: str) -> None:
-    """Values over which llama.cpp stops, or never does."""
+def _check_rope(header: Gguf, name: str, least: int) -> None:
+    """Rotated dimensions that no kernel takes: odd ones, or more than a head has."""
     arch = header.arch
-
-    def damaged(key: str, value: object) -> FileError:
-        return FileError(f"{name} has a damaged header: {arch}.{key} is {value}")
-
     for suffix in ("", "_swa"):
-        key = f"rope.dimension_count{suffix}"
-        rope = header.value(f"{arch}.{key}")
-        size = header.value(f"{arch}.attention.key_length{suffix}")
-        if rope is not None and (rope < 2 or rope % 2 or (size is not None and rope > size)):
-            raise damaged(key, rope)
+        size, key = header.value(f"{arch}.attention.key_length{suffix}"), f"{arch}.rope.dimension_count{suffix}"
+        rope = header.value(key)
+        if rope is None and size is not None:
+            rope = header.value(f"{arch}.rope.dimension_count")
+        if rope is not None and (rope < least or rope % 2 or (size is not None and rope > size)):
+            of = f" of {size}" if size is not None and rope > size else ""
+            raise FileError(f"{name} has a damaged header: {key} is {rope}{of}")
+
+
+def _check_types(header: Gguf, name: str) -> None:
+    """Tensors of types that no kernel multiplies with."""
+    for tensor in header.tensors:
+        kind = header.tensor_type(tensor)
+        if kind in NO_WEIGHTS and not tensor.startswith("d2t") and "tid2eid" not in tensor:
+            raise FileError(f"{name}: its {tensor} is of type {NO_WEIGHTS[kind]}, which is none for weights")
+        if kind != F32 and tensor.endswith(VECTORS) and not gpu_offload():  # some GPU kernels take others
+            raise FileError(f"{name}: its {tensor} is not of type F32")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_cli.errors import FileError, UsageError
+from spec_cli.llama.context import gpu_offload
 from spec_cli.llama.log import C
 from spec_cli.settings import LOAD_MODES, SPLIT_MODES, Settings, read_kv_override
 
@@ -28,6 +29,35 @@ def _devices() -> dict[str, int]:
     lib.ggml_backend_dev_name.argtypes, lib.ggml_backend_dev_name.restype = [ctypes.c_void_p], ctypes.c_char_p
     found = [lib.ggml_backend_dev_get(i) for i in range(lib.ggml_backend_dev_count())]
     return {lib.ggml_backend_dev_name(device).decode(): device for device in found}
+
+
+GPU_FLAGS = ("gpu_layers", "gpu_layers_draft", "device", "device_draft", "split_mode", "tensor_split", "main_gpu")
+
+
+def about_devices(s: Settings) -> list[str]:
+    """What a person should know: GPU flags that do nothing in this build, and with -v where the model runs."""
+    lines, gpu = [], gpu_offload()
+    asked = [name for name in GPU_FLAGS if name in s.origins and getattr(s, name) not in (_unset(name), 0, ("none",))]
+    if asked and not gpu:
+        flags = ", ".join(f"{s.origins[name]} {_text(getattr(s, name))}" for name in asked)
+        package = f"llama-cpp-python=={C.__version__}"
+        how = f'CMAKE_ARGS="-DGGML_CUDA=on" pip install --force-reinstall --no-cache-dir {package} builds one'
+        lines.append(f"{flags}: this build of llama.cpp has no GPU backend: everything runs on the CPU ({how})")
+    if s.verbose:
+        cpu = not gpu or s.gpu_layers == 0 or s.device == ("none",)
+        names = ["CPU"] if cpu else list(s.device) or list(_devices())
+        lines.append(f"devices: {', '.join(names)}")
+    return lines
+
+
+def _unset(name: str) -> Any:
+    return Settings.__dataclass_fields__[name].default
+
+
+def _text(value: Any) -> str:
+    """A setting as on a command line."""
+    value = {-2: "all"}.get(value, value) if isinstance(value, int) else value
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _buffers() -> dict[str, int]:

@@ -16,6 +16,8 @@ from spec_cli.llama.loading import LoadParams
 from spec_cli.llama.log import C
 from spec_cli.llama.vocab import Vocab
 
+HEADS = ("eagle3", "dflash")  # architectures of files that only guess for a target
+
 
 def has_amx() -> bool:
     """Whether this build of llama.cpp would use Intel AMX tiles.
@@ -77,7 +79,7 @@ class Model:
         """Raises FileError for an encoder, a head, or a file without a vocabulary."""
         self.vocab.require_usable(f"{self.role} model {self.path}")
         if not C.llama_model_has_decoder(self.handle) or C.llama_model_has_encoder(self.handle):
-            raise self._no_language_model("an encoder")
+            raise self._no_language_model("a draft head" if self.arch in HEADS else "an encoder")
         if C.llama_model_is_diffusion(self.handle):
             raise self._no_language_model("a diffusion model")
 
