@@ -168,7 +168,7 @@ class Sampler:
         logits = row.logits
         best = int(logits.argmax())  # a NaN wins every argmax, so one look finds it
         if not math.isfinite(logits[best]):
-            raise BackendError("the model gives no finite logits (--check-tensors looks for damaged weights)")
+            raise BackendError("the model gives no finite logits: --check-tensors looks for damaged weights")
         if self._constraint:
             return self._constrained(self._constraint, row, best)
         return best if self._greedy else row.sample(self._chain)
