@@ -455,12 +455,12 @@ class Settings:
     )
     prompt: str | None = option(
         None, "-p", "--prompt", panel=PROMPT, metavar="TEXT", command_line_only=True, commands=NOT_BATCH,
-        help="What to answer or continue; standard input is not read then. chat: the first turn.",
+        help="What to answer or continue, before the text of -f and of a pipe. chat: the first turn.",
     )
-    file: str | None = option(
-        None, "-f", "--file", panel=PROMPT, metavar="FILE", command_line_only=True,
+    file: tuple[str, ...] = option(
+        (), "-f", "--file", panel=PROMPT, metavar="FILE", command_line_only=True,
         help="Read the prompt (batch: the rows, chat: the first turn) from a file, '-' for standard input; one final "
-        "newline is dropped.",
+        "newline is dropped. May be repeated, but for batch.",
     )
     system_prompt: str | None = option(
         None, "-sys", "--system-prompt", panel=PROMPT, metavar="TEXT", row=(),

@@ -58,7 +58,7 @@ def test_mistakes_are_named(typed: list[str], words: str) -> None:
         (["generate", "--bogus"], 2, "unknown flag: --bogus"),
         (["generate", "-p", "x", "-n", "many"], 2, "-n/--predict: 'many' is not a whole number"),
         (["generate", "-p", "x", "-q", "-v"], 2, "exclude each other"),
-        (["generate", "-p", "x", "-f", "y"], 2, "use one"),
+        (["generate", "-p", "x", "-p", "y"], 2, "given twice"),
         (["generate", "-p", "x", "--stop", ""], 2, "an empty text would end every answer"),
         (["generate", "-p", "x", "--raw", "-sys", "y"], 2, "--raw leaves it out"),
         (["generate", "-p", "x", "-m", "no/such.gguf"], 3, "no/such.gguf does not exist"),

@@ -113,7 +113,7 @@ def test_the_transcript_is_llama_clis(models: Path, tmp_path: Path) -> None:
     text = "User:\na\n\nAssistant:\nbcd\n\nUser:\nb\n\nAssistant:\ncde\n\nAssistant:\ncde\n\n"
     assert file.read_text() == text
     again = chat(models / "clock.gguf", *CLOCK, "-n", 3, "-o", file, stdin="a\n")
-    assert refused(again, 3) == f"error: -o/--output: {file} exists already: a transcript begins a new file"
+    assert refused(again, 3) == f"error: -o/--output: {file} exists: remove it or give another name"
     assert file.read_text() == text
 
 
@@ -154,7 +154,7 @@ def test_saving_writes_over_no_other_file(models: Path, tmp_path: Path) -> None:
     beside.write_text("precious")
     for script in (f"a\n/save {mine}\nb\n/save {mine}\n", f"c\n/save {mine}\n"):
         done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=script)
-    assert said(done)[-1].endswith("a.json exists already, and is not of this conversation: use another name")
+    assert said(done)[-1].endswith("a.json exists, and is not of this conversation: give another name")
     assert [m["content"] for m in json.loads(mine.read_text())["messages"]] == ["a", "bcd", "b", "cde"]
     assert beside.read_text() == "precious"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.json.tmp"]
@@ -384,7 +384,6 @@ def test_flags_that_a_conversation_has_no_use_for_are_refused(models: Path, tmp_
         (("--json",), "it is one of spec-cli generate"),
         (("--color", "on", "--markdown"), "--color and --markdown exclude each other"),
         (("-cnv",), "spec-cli chat is the conversation"),
-        (("-p", "a", "-f", "b"), "-p and -f both give a prompt"),
     ):
         assert words in refused(chat(models / "clock.gguf", *CLOCK, *flags, stdin="a\n"), 2)
     config = tmp_path / "models.toml"

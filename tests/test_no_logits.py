@@ -60,7 +60,7 @@ def test_one_row_without_logits_leaves_the_others_alone(damaged: Path) -> None:
 def test_an_engine_goes_on_after_an_answer_without_logits(damaged: Path) -> None:
     with Engine(Settings(model=damaged, threads=1, ctx_size=256, temp=0.0, raw=True)) as engine:
         for _ in range(2):
-            with pytest.raises(BackendError, match="^token 4 .*no finite logits"):
+            with pytest.raises(BackendError, match=r"^token 4 .*no finite logits"):
                 ask(engine, "abc", predict=8)
             assert ask(engine, "klm", predict=3).text == "nop"
 

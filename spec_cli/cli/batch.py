@@ -17,7 +17,7 @@ from spec_cli.batch.whole import require_rows
 from spec_cli.cli.argv import without_token
 from spec_cli.cli.checked import checked
 from spec_cli.cli.signals import Received, interruptible
-from spec_cli.cli.terminal import Output, counted, quiet, require_writable, same_file, say
+from spec_cli.cli.terminal import Output, counted, is_stdout, quiet, require_writable, say
 from spec_cli.config import resolve
 from spec_cli.errors import FileError, Interrupted, SpecError, UsageError
 from spec_cli.hub import fetched
@@ -148,19 +148,22 @@ def _look(lines: Lines, name: str, settings: Settings, seconds: float | None = N
 
 def _source(settings: Settings, stack: ExitStack) -> tuple[int, str]:
     """Where rows come from, open, and its name. Raises UsageError or FileError."""
-    if settings.file in (None, "-"):
-        if sys.stdin is None or (settings.file is None and sys.stdin.isatty()):
+    if len(settings.file) > 1:
+        raise UsageError(f"-f/--file: {' and '.join(settings.file)}: one file at a time")
+    file = settings.file[0] if settings.file else None
+    if file in (None, "-"):
+        if sys.stdin is None or (file is None and sys.stdin.isatty()):
             raise UsageError("no rows: give a file, or pipe them in")
         return sys.stdin.fileno(), ""
-    if not settings.file:
+    if not file:
         raise UsageError("-f/--file: '' is not a file")
     try:
-        fd = os.open(settings.file, os.O_RDONLY)
+        fd = os.open(file, os.O_RDONLY)
         stack.callback(os.close, fd)
         os.read(fd, 0)
     except OSError as error:
-        raise FileError(f"-f/--file: {settings.file}: {error.strerror}") from None
-    return fd, settings.file
+        raise FileError(f"-f/--file: {file}: {error.strerror}") from None
+    return fd, file
 
 
 def _size_of(fd: int) -> int | None:
@@ -173,8 +176,7 @@ def _journal(settings: Settings, bound: dict[str, Any], stack: ExitStack) -> Jou
     """The file of answers, or None where they go into a pipe or a device."""
     path = settings.output
     special = path is None or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
-    if path and not special and sys.stdout is not None and same_file(path, sys.stdout.fileno()):
-        special = True
+    special = special or (path is not None and is_stdout(path))
     if settings.resume and special:
         raise UsageError("--resume: needs -o FILE, a file of an earlier run")
     if settings.retry_errors and not settings.resume:

@@ -57,8 +57,8 @@ def checked(settings: Settings) -> Settings:
             raise UsageError(f"{where}: needs the chat template, and --raw leaves it out")
     settings = _with_template(_with_grammar(settings))
     inputs: dict[str, Path | str | int | None] = {
-        "-m": settings.model, "-md": settings.model_draft, "-f": settings.file, "--config": settings.config,
-        "standard input": 0, "standard error": 2,
+        "-m": settings.model, "-md": settings.model_draft, "--config": settings.config, "standard input": 0,
+        "standard error": 2,
     }  # fmt: skip
     outputs = {"-o/--output": settings.output, "--stats": settings.stats}
     if settings.output and settings.stats:
@@ -68,7 +68,7 @@ def checked(settings: Settings) -> Settings:
     for flag, path in outputs.items():
         if path and os.path.isfile(path):
             others = inputs if flag == "-o/--output" else {**inputs, "-o": settings.output}
-            for name, other in others.items():
+            for name, other in (*others.items(), *(("-f", file) for file in settings.file)):
                 files = shards_of(str(other)) if isinstance(other, Path) else [other]
                 if any(file is not None and same_file(path, file) for file in files):
                     raise UsageError(f"{flag}: {path} is the file of {name}")

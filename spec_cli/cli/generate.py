@@ -28,14 +28,13 @@ def generate(given: dict[str, Any]) -> None:
 
     The answer goes to standard output, everything else to standard error.
     """
-    settings = resolve(given, os.environ)
-    text = user_text(settings)
-    settings = checked(settings)
+    settings = checked(resolve(given, os.environ))
     if settings.logprobs is not None and not settings.json:
         raise UsageError(f"{settings.origins.get('logprobs', '--logprobs')}: needs --json to be printed in")
     tell = quiet if settings.quiet else say
     for note in settings.notes:
         tell(note)
+    text = user_text(settings, tell)
     settings = fetched(settings, tell)
     with ExitStack() as stack:
         output = stack.enter_context(Output(settings.output))

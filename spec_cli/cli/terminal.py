@@ -96,13 +96,13 @@ def wants_color(asked: str) -> bool:
 class Output:
     """Where the answer goes: strict UTF-8, unwrapped, written as it is made.
 
-    path: a file instead of standard output, opened (and emptied) by the first write.
+    path: a new file, or a device, instead of standard output, opened by the first write.
     Raises BrokenPipeError when the reader is gone, FileError when a file cannot be written.
     """
 
     def __init__(self, path: Path | None) -> None:
-        if path is not None and sys.stdout is not None and same_file(path, sys.stdout.fileno()):
-            path = None  # /dev/stdout: opening it would empty a file that it is redirected to
+        if path is not None and is_stdout(path):
+            path = None  # opening it would empty a file that it is redirected to
         self._path = path
         if path is None and sys.stdout is None:
             raise FileError("standard output is closed (-o FILE writes to a file)")
@@ -111,7 +111,7 @@ class Output:
         self._ends_line = True
         self._stuck = False
         if path is not None:
-            require_writable(path, "-o/--output")
+            require_new(path, "-o/--output")
 
     def write(self, text: str, style: str = "") -> None:
         """Write and flush. style: a terminal's control sequence for the text."""
@@ -172,6 +172,18 @@ def require_writable(path: Path, flag: str) -> None:
         raise FileError(f"{flag}: {path}: there is no folder {path.parent}")
     if not os.access(probe, os.W_OK):
         raise FileError(f"{flag}: {path} cannot be written")
+
+
+def require_new(path: Path, flag: str) -> None:
+    """So for a file that has something in it: nothing is written over. Raises FileError."""
+    require_writable(path, flag)
+    if os.path.isfile(path) and os.path.getsize(path) and not is_stdout(path):
+        raise FileError(f"{flag}: {path} exists: remove it or give another name")
+
+
+def is_stdout(path: Path) -> bool:
+    """Whether a name means standard output, as /dev/stdout does."""
+    return sys.stdout is not None and same_file(path, sys.stdout.fileno())
 
 
 def same_file(a: Path, b: Path | str | int) -> bool:

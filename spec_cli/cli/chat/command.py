@@ -10,9 +10,9 @@ from typing import Any
 from spec_cli.cli.checked import checked
 from spec_cli.cli.prompt import user_text
 from spec_cli.cli.signals import interruptible
-from spec_cli.cli.terminal import LEGEND, quiet, say_wrapped, wants_color
+from spec_cli.cli.terminal import LEGEND, quiet, require_new, say_wrapped, wants_color
 from spec_cli.config import resolve
-from spec_cli.errors import FileError, Interrupted, UsageError
+from spec_cli.errors import Interrupted, UsageError
 from spec_cli.hub import fetched
 
 
@@ -24,13 +24,15 @@ def chat(given: dict[str, Any]) -> None:
     settings = resolve(given, os.environ)
     if settings.raw:
         raise UsageError(f"{settings.origins['raw']}: a conversation needs the chat template")
-    first = user_text(settings) if (settings.prompt, settings.file) != (None, None) else None
     settings = checked(settings)
-    if settings.output and os.path.isfile(settings.output) and os.path.getsize(settings.output):
-        raise FileError(f"-o/--output: {settings.output} exists already: a transcript begins a new file")
+    if settings.output:
+        require_new(settings.output, "-o/--output")
     tell = quiet if settings.quiet else say_wrapped
     for note in settings.notes:
         tell(note)
+    first = None
+    if settings.prompt is not None or settings.file:
+        first = user_text(settings, tell, joins=False)
     settings = fetched(settings, tell)
     color = wants_color(settings.color)
     if color and settings.markdown:

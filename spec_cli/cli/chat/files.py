@@ -62,21 +62,32 @@ def find(shell: Shell, rest: str) -> None:
 
 
 def save(shell: Shell, rest: str) -> None:
-    """Write the messages to a new file, or to one of this conversation."""
-    path = _path(rest, "/save")
+    """Write the messages to a new file, to one of this conversation, or to a device."""
+    path, text = _path(rest, "/save"), shell.talk.conversation.as_json()
+    try:
+        if path.is_file() and path.stat().st_size and path not in shell.own_files:
+            raise UsageError(f"/save: {rest} exists, and is not of this conversation: give another name")
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            path.write_text(text, "utf-8")
+        else:
+            _replace(path, text)
+            shell.own_files.add(path)
+    except OSError as error:
+        raise UsageError(f"/save: {rest}: {error.strerror}") from None
+    shell.tell(f"{counted(len(shell.talk.conversation.messages), 'message')} saved to {rest}")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Let a file have this text, or stay as it was."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        if path not in shell.own_files and path.exists():
-            raise UsageError(f"/save: {rest} exists already, and is not of this conversation: use another name")
         with beside.open("x", encoding="utf-8") as file:
-            file.write(shell.talk.conversation.as_json())
+            file.write(text)
         os.replace(beside, path)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise UsageError(f"/save: {rest}: {error.strerror}") from None
-    shell.own_files.add(path)
-    shell.tell(f"{counted(len(shell.talk.conversation.messages), 'message')} saved to {rest}")
+        raise
 
 
 def load(shell: Shell, rest: str) -> None:

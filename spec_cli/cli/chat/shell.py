@@ -130,7 +130,7 @@ class Shell:
                 slash.run(self, text)
         elif edited:
             self.ask_instead(text)
-        elif text:
+        elif text.strip():
             self.ask(text)
 
     def _goes_on(self, error: Interrupted | KeyboardInterrupt) -> bool:
@@ -153,7 +153,7 @@ class Shell:
 
     def ask_instead(self, text: str) -> None:
         """A message in the place of the last one."""
-        if text:
+        if text.strip():
             self.answer(lambda listener: self.talk.ask(text, listener, instead=True), text)
         else:
             self.tell("the last message stays as it was")
