@@ -76,7 +76,7 @@ def test_a_single_turn_leaves_after_one_answer(models: Path) -> None:
 def test_commands_work_without_a_terminal_and_a_wrong_one_is_said(models: Path, tmp_path: Path) -> None:
     script = f"a\n/foo\n/regen\n/undo\nb\n/edit\n/edit x\n/save {tmp_path / 'a.json'}\n/read {tmp_path / 'a.json'}\n"
     done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=script)
-    assert (done.returncode, done.stdout) == (0, b"bcd\nbcd\ncde\nyza\n")
+    assert (done.returncode, done.stdout) == (2, b"bcd\nbcd\ncde\nyza\n")
     assert [line for line in said(done) if line.startswith("error: ")] == [
         "error: unknown command: /foo: /help lists them; a blank before it makes it a message",
         "error: /edit: TEXT is missing (on a terminal the last message comes back for editing)",
@@ -86,9 +86,44 @@ def test_commands_work_without_a_terminal_and_a_wrong_one_is_said(models: Path, 
     assert saved == {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "yza"}]}
 
 
+def test_a_script_notices_what_was_refused(models: Path) -> None:
+    """The rest goes on; the exit code is that of the first refusal. -q hides no error."""
+    long = "a" * 300
+    for script, code in (
+        ("a\nb\n", 0), ("a\n/foo\nb\n", 2), (f"a\n{long}\n/foo\nb\n", 4), (f"a\n/set temp hot\n{long}\nb\n", 2),
+        ("a\n/word2\nb\n", 2), ("a\n/load /no/such\nb\n", 2), ("a\n/foo\nb\n/bye\nc\n", 2), ("a\n/quit2 x\nb\n", 2),
+    ):  # fmt: skip
+        done = chat(models / "clock.gguf", *CLOCK, "-n", 3, "-c", 256, "-q", stdin=script)
+        assert (done.returncode, done.stdout) == (code, b"bcd\ncde\n"), script
+        assert (b"error: " in done.stderr) == (code != 0)
+
+
+def test_words_that_leave_at_a_terminal_are_words_in_a_pipe(models: Path, tmp_path: Path) -> None:
+    """A list of words to translate may have them. A path and a comment are messages everywhere."""
+    script = f"exit\nquit\n \n/etc/hosts\n// x\n/2\n /undo\n/save {tmp_path / 'a.json'}\n/?\n/quit\nb\n"
+    done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=script)
+    assert done.returncode == 0, said(done)
+    asked = [m["content"] for m in json.loads((tmp_path / "a.json").read_text())["messages"][::2]]
+    assert asked == ["exit", "quit", "/etc/hosts", "// x", "/2", " /undo"]
+    assert any(line.startswith("/exit") for line in said(done))  # /? is /help
+
+
+def test_commands_of_ollama_are_known(models: Path) -> None:
+    script = "/set system x y\n/set parameter temperature 0.5\n/set parameter num_predict 2\n/show system\n/show\na\n"
+    script += "/show parameters\n/show license\n/bye\n"
+    done = chat(models / "clock.gguf", *CLOCK, stdin=script)
+    assert done.stdout == b"bc\n"
+    shown = [line for line in lines(done) if not line.startswith("[ Prompt")]
+    assert shown[:4] == ["system message: x y", "temp = 0.5", "predict = 2", "system message: x y"]
+    assert shown[4].endswith(" tokens of context")
+    assert shown[5].startswith("speculation: ngram-simple")
+    assert {"temp = 0.5", "predict = 2"} <= set(shown[6:])
+    assert shown[-1] == "error: /show: 'license' is not one of info, system, parameters"
+
+
 def test_a_line_that_is_not_utf8_is_left_out_and_said(models: Path) -> None:
     done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=b"\xef\xbb\xbfa\nb\xff\nc\n")
-    assert (done.returncode, done.stdout) == (0, b"bcd\ndef\n")
+    assert (done.returncode, done.stdout) == (2, b"bcd\ndef\n")
     assert "error: standard input, line 2: not UTF-8 at byte 1 (0xff)" in said(done)
 
 
@@ -144,7 +179,7 @@ def test_odd_names_of_files_are_refused_and_the_conversation_goes_on(models: Pat
         script += command + b" a\0b\n" + command + b" " + b"n" * 300 + b"\n" + command + b" " + bytes(tmp_path) + b"\n"
     script += b"/glob " + bytes(tmp_path) + b"/d/*\nb\n/regen\t\n"
     done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=script)
-    assert (done.returncode, done.stdout) == (0, b"bcd\ncde\ncde\n")
+    assert (done.returncode, done.stdout) == (2, b"bcd\ncde\ncde\n")
     assert len([line for line in said(done) if line.startswith("error: /")]) == 9
     assert "Loaded text from" in said(done)[-3]
 
@@ -195,7 +230,7 @@ def test_what_cannot_be_set_is_not(models: Path, tmp_path: Path) -> None:
         "/set stop d", "/regen", "/set stop default", "/regen", f"/read {tmp_path / 'null.json'}", "/undo", "b", "",
     ))  # fmt: skip
     done = chat(models / "clock.gguf", *CLOCK, "-n", 3, stdin=script)
-    assert (done.returncode, done.stdout) == (0, b"bcd\nbc\nbcd\ncde\n")
+    assert (done.returncode, done.stdout) == (2, b"bcd\nbc\nbcd\ncde\n")
     errors = [line for line in said(done) if line.startswith("error: ")]
     assert errors[0].startswith("error: /set: not JSON: ")
     assert errors[1].endswith("null.json: nothing where a list of messages should be")
@@ -213,7 +248,7 @@ def test_a_full_context_is_said_and_does_not_loop(models: Path) -> None:
     """Twenty lines; what does not fit is refused with both numbers, each for itself."""
     script = "".join(f"{c * 20}\n" for c in tiny.alphabet(20))
     done = chat(models / "clock.gguf", *CLOCK, "-c", 256, "-n", 20, stdin=script)
-    assert done.returncode == 0
+    assert done.returncode == 4
     answers = done.stdout.decode().splitlines()
     full = [line for line in said(done) if line.startswith("error: the context is full: the conversation has ")]
     assert len(answers) + len(full) == 20
@@ -280,7 +315,7 @@ def test_the_templates_own_words_are_the_error(smol: Path, tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (2, b"")
     assert said(done)[-1] == "error: the model's chat template says: System role not supported"
     done = chat(smol, *args, stdin="one\nbad\ntwo\n")  # the refused turn leaves no trace: roles alternate
-    assert done.returncode == 0
+    assert done.returncode == 2
     errors = [line for line in said(done) if line.startswith("error: ")]
     assert errors == ["error: the model's chat template says: not this [word]"]
     assert len([line for line in said(done) if line.startswith("[ Prompt")]) == 2

@@ -369,6 +369,16 @@ def test_ctrl_c_at_any_moment_ends_an_answer_and_nothing_else(tmp_path: Path) ->
         assert t.leave() == 0
 
 
+@pytest.mark.parametrize("word", ["exit", " quit ", "/bye", "/quit"])
+def test_a_word_that_leaves_elsewhere_leaves_here(clock: Any, word: str) -> None:
+    """Python's, Ollama's, a database's; an error before it is no reason for another exit code."""
+    t = clock()
+    assert t.enter("/foo2").startswith("error: unknown command: /foo2")
+    t.type(f"{word}\r")
+    assert t.ended() == 0
+    assert "[ Prompt" not in t.text
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_gives_the_terminal_back(clock: Any, number: int, code: int) -> None:
     """At the input line, and amid an answer."""

@@ -16,10 +16,11 @@ from spec_cli.errors import Interrupted, UsageError
 from spec_cli.hub import fetched
 
 
-def chat(given: dict[str, Any]) -> None:
+def chat(given: dict[str, Any]) -> int:
     """Talk with a GGUF model, guessing ahead to be faster; /help lists the commands.
 
-    Without a terminal each line of standard input is a turn. Only answers go to standard output.
+    Without a terminal each line of standard input is a turn. Only answers go to standard output. The
+    exit code is then that of the first line that was refused.
     """
     settings = resolve(given, os.environ)
     if settings.raw:
@@ -61,6 +62,7 @@ def chat(given: dict[str, Any]) -> None:
         if settings.markdown and not screen.renders:
             tell("--markdown: standard output is no terminal that can show it: answers are printed as they are")
         if not shell.keyboard.piped:
-            tell(f"{engine.name}, {engine.target.n_ctx} tokens of context")
+            tell(shell.model)
             tell("/help lists the commands, Ctrl-D leaves")
         shell.run(first)
+        return shell.exit_code

@@ -38,6 +38,8 @@ _BEFORE = {
     SPECULATION: "what guesses is made with it",
 }  # fmt: skip
 
+OLLAMA = {"num_predict": "predict", "num_ctx": "ctx_size"}
+
 
 def set_option(shell: Shell, rest: str) -> None:
     """Show or change what a request may set."""
@@ -64,7 +66,8 @@ def _settable() -> list[str]:
 
 
 def _field(name: str) -> str:
-    """The field of a name, as a row of batch or a flag may spell it."""
+    """The field of a name, as a row of batch, a flag or Ollama may spell it."""
+    name = OLLAMA.get(name, name)
     key = name.lstrip("-").replace("-", "_")
     short = {spelling.lstrip("-"): field for field, flag in flags().items() for spelling in flag.names}
     field = row_fields().get(key) or short.get(name.lstrip("-")) or short.get(key.replace("_", "-"))

@@ -15,9 +15,10 @@ from spec_cli.cli.chat.screen import Screen
 from spec_cli.cli.chat.transcript import Transcript
 from spec_cli.cli.signals import interruptible
 from spec_cli.cli.terminal import LEGEND, counted, is_terminal, say_wrapped, width
-from spec_cli.errors import Interrupted, PromptError, UsageError
+from spec_cli.errors import Interrupted, PromptError, SpecError, UsageError
 from spec_cli.report import position_line, statistics_lines, timing_lines, turn_line, useless_line
 
+LEAVE = ("exit", "quit")  # alone on a line, as to Python's prompt; in a pipe they are words like others
 MOST_ECHO = 500  # characters of -p that are shown, as in llama-cli
 
 
@@ -39,6 +40,8 @@ class Shell:
         self.own_files: set[Path] = set()
         """Files that this conversation was saved to or loaded from."""
         self.done = False
+        self.exit_code = 0
+        """Of the first thing that was refused, where no person saw that."""
         self._stops = False
         self._told_useless = False
 
@@ -93,7 +96,7 @@ class Shell:
                 self.tell("(Ctrl-C again leaves, and so does Ctrl-D)")
                 continue
             except UsageError as error:
-                say_wrapped(f"error: {error}")
+                self._refused(error)
                 continue
             finally:
                 self.offered = None
@@ -130,6 +133,8 @@ class Shell:
                 slash.run(self, text)
         elif edited:
             self.ask_instead(text)
+        elif text.strip() in LEAVE and not self.keyboard.piped:
+            self.done = True
         elif text.strip():
             self.ask(text)
 
@@ -138,7 +143,9 @@ class Shell:
         once = not error.args if isinstance(error, KeyboardInterrupt) else error.exit_code == Interrupted.exit_code
         return once and not (self.keyboard.piped or self.talk.settings.single_turn)
 
-    def _refused(self, error: UsageError | PromptError) -> None:
+    def _refused(self, error: SpecError) -> None:
+        if self.keyboard.piped and not self.exit_code:
+            self.exit_code = error.exit_code
         way = ""
         if isinstance(error, PromptError):
             way = ": /clear starts anew, /undo takes back a turn"
@@ -209,6 +216,11 @@ class Shell:
         for line in [*lines, *statistics_lines(self.talk.stats.by_drafter, self.talk.engine.drafter.calls)]:
             self.tell(line)
         self.tell(f"seed = {reply.answer.seed}")
+
+    @property
+    def model(self) -> str:
+        """What answers, in a few words."""
+        return f"{self.talk.engine.name}, {self.talk.engine.target.n_ctx} tokens of context"
 
     def color(self, on: bool) -> None:
         """Colour the next answers, or not."""

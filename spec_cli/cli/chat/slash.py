@@ -30,9 +30,9 @@ def run(shell: Shell, line: str) -> None:
     """Do what a line says. Raises UsageError for a command that there is not."""
     name, *more = line.split(None, 1)
     rest = "".join(more).strip()
-    command = COMMANDS.get(name)
+    command = COMMANDS.get(ALIASES.get(name, name))
     if command is None:
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
+        near = difflib.get_close_matches(name, (*COMMANDS, *ALIASES), n=1, cutoff=0.7)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(f"unknown command: {name}{hint}: /help lists them; a blank before it makes it a message")
     if rest and not command.argument:
@@ -94,6 +94,27 @@ def _system(shell: Shell, rest: str) -> None:
     shell.show("no system message" if conversation.system is None else f"system message: {conversation.system}")
 
 
+def _set(shell: Shell, rest: str) -> None:
+    """Ollama's `/set system` and `/set parameter` too."""
+    first, _, more = rest.partition(" ")
+    if first == "system":
+        _system(shell, more.strip())
+    else:
+        options.set_option(shell, more.strip() if first == "parameter" else rest)
+
+
+def _show(shell: Shell, rest: str) -> None:
+    if rest == "system":
+        _system(shell, "")
+    elif rest == "parameters":
+        options.set_option(shell, "")
+    elif rest in ("", "info"):
+        shell.show(shell.model)
+        options.speculation(shell, "")
+    else:
+        raise UsageError(f"/show: {rest!r} is not one of {', '.join(SHOWN)}")
+
+
 def _stats(shell: Shell, rest: str) -> None:
     from spec_cli.render import conversation_table
 
@@ -124,9 +145,11 @@ def _shorter(text: str, most: int = 60) -> str:
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
+SHOWN = ("info", "system", "parameters")
+ALIASES = {"/?": "/help", "/bye": "/exit", "/quit": "/exit"}
 COMMANDS = {
     "/help": Command(_help, "", "This list."),
-    "/exit": Command(_exit, "", "Leave; so do Ctrl-D and, twice, Ctrl-C."),
+    "/exit": Command(_exit, "", "Leave; so do exit or quit alone on a line, Ctrl-D and, twice, Ctrl-C."),
     "/clear": Command(_clear, "", "Forget all but the system message."),
     "/regen": Command(_regen, "", "Answer the last message anew."),
     "/undo": Command(_undo, "", "Take back the last message and its answer, or what was read for the next one."),
@@ -135,13 +158,14 @@ COMMANDS = {
     "/glob": Command(files.find, "PATTERN", "So for files that match, such as src/**/*.py.", None),
     "/system": Command(_system, "[TEXT]", 'Show or change the system message; "" is none.'),
     "/set": Command(
-        options.set_option, "[NAME [VALUE]]",
+        _set, "[NAME [VALUE]]",
         "Show or change sampling and lengths, such as temp 0.7; default is as at the start.", options.names,
     ),
     "/spec": Command(
         options.speculation, "[off|on|TYPE,...|n_max N]", "Show or change how guesses are made; on is as at the start.",
         lambda: ["off", "on", "n_max", *BUILT],
     ),
+    "/show": Command(_show, "[system|parameters]", "Show the model, or what was set.", lambda: list(SHOWN)),
     "/stats": Command(_stats, "", "Numbers of the last answer and of the whole conversation."),
     "/save": Command(files.save, "FILE", "Write the messages to a file, as OpenAI's JSON.", None),
     "/load": Command(files.load, "FILE", "Go on with the messages of such a file.", None),
