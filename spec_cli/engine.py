@@ -13,7 +13,7 @@ from types import TracebackType
 from spec_cli.answer import Answer, answer_of
 from spec_cli.drafters.chain import Chain
 from spec_cli.drafters.draft_head import DraftHead
-from spec_cli.drafters.table import Parts, make, named, possible
+from spec_cli.drafters.table import Parts, make, named, possible, require_sizes
 from spec_cli.errors import Interrupted, PromptError, UsageError
 from spec_cli.llama import log
 from spec_cli.llama.abort import Abort
@@ -191,6 +191,7 @@ class Engine:
             absent = [name for name in types if name not in self.drafter.calls]
             if absent:
                 raise UsageError(f"spec_type: {absent[0]} needs a draft model or head that this run uses (-md)")
+            require_sizes(types, self.settings)
         if asked is None:
             return types, n_max
         if types and asked > self._longest and asked != self.settings.spec_draft_n_max:
@@ -259,12 +260,15 @@ class Engine:
             return "none, nothing was drafted"
         if self.target.n_outputs < 2:
             return f"a batch of {self.target.n_batch} (-b) leaves no room for guesses"
-        if stats.rounds < 1:
+        cut = answer.finish_reason in ("length", "context")  # the last round had no room for a guess then
+        if stats.rounds - cut < 1:
             return "the answer ended before the first draft"
         if types == ("ngram-simple",):
-            least = self.settings.spec_ngram_simple_size_n + self.settings.spec_ngram_simple_size_m + 2
-            if stats.cache_n + stats.prompt_n + stats.predicted_n <= least:
-                return f"ngram-simple looks for repeats in texts of more than {least} tokens only"
+            n, m = self.settings.spec_ngram_simple_size_n, self.settings.spec_ngram_simple_size_m
+            seen = stats.cache_n + stats.prompt_n + stats.predicted_n - 1 - cut  # when a guess was looked for last
+            if seen <= n + m + 2:
+                needs = f"ngram-simple with n {n} and m {m} needs a text of more than {n + m + 2} tokens"
+                return f"no drafts, {needs} (--spec-ngram-simple-size-n, --spec-ngram-simple-size-m)"
             return "ngram-simple found no repeats"
         return f"{','.join(types)} made no guess"
 

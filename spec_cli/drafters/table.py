@@ -129,6 +129,7 @@ def choose(settings: Settings, target: Header, draft: Header | None) -> Choice:
     else:
         types, why = ("ngram-simple",), "automatic, no -md"
         n_max = AUTOMATIC_N_MAX if n_max is None else n_max
+    require_sizes(types, settings)
     kinds = [name for name in types if name in MODEL_TYPES]
     if len(kinds) > 1:
         raise UsageError(f"--spec-type: {' and '.join(kinds)} would share one draft model: name one of them")
@@ -147,6 +148,14 @@ def choose(settings: Settings, target: Header, draft: Header | None) -> Choice:
             raise UsageError(f"--spec-draft-n-min: {n_min} is more than --spec-draft-n-max {most}")
     head = kind if kind != "draft-simple" else ""
     return Choice(types, why, n_max, head, own_head, uses_draft=bool(kind) and not own_head)
+
+
+def require_sizes(types: tuple[str, ...], settings: Settings) -> None:
+    """Raises UsageError for sizes with which a type never guesses."""
+    n, m = settings.spec_ngram_simple_size_n, settings.spec_ngram_simple_size_m
+    if "ngram-simple" in types and m < n:
+        origin = settings.origins.get("spec_ngram_simple_size_m", "--spec-ngram-simple-size-m")
+        raise UsageError(f"{origin}: {m} is below --spec-ngram-simple-size-n {n}: ngram-simple would never guess")
 
 
 def _origin(settings: Settings, field: str, flag: str) -> str:
