@@ -7,6 +7,23 @@ from collections.abc import Mapping, Sequence as Seq
 from spec_cli.stats import Calls, Guesses, Stats
 
 
+def figure(value: float | None) -> str:
+    """A number as a person reads it: three digits."""
+    if value is None:
+        return "-"
+    places = next((n for most, n in ((0.9995, 3), (9.995, 2), (99.95, 1)) if value < most), 0)
+    return f"{value:.{places}f}"
+
+
+def cut_line(finish_reason: str, n: int, n_ctx: int) -> str | None:
+    """Why an answer of `n` tokens stops where the model had not ended it."""
+    if finish_reason == "length":
+        return f"cut at {n} token{'s' * (n != 1)} (-n)"
+    if finish_reason == "context":
+        return f"the context is full ({n_ctx} tokens): the answer ends here (-c/--ctx-size)"
+    return "interrupted" if finish_reason == "interrupted" else None
+
+
 def acceptance_line(g: Guesses) -> str:
     """llama.cpp's documented line (docs/speculative.md)."""
     return f"draft acceptance rate = {g.acceptance_rate or 0:.5f} ({g.accepted:5d} accepted / {g.drafted:5d} generated)"
@@ -15,7 +32,7 @@ def acceptance_line(g: Guesses) -> str:
 def turn_line(s: Stats, why: str) -> str:
     """llama-cli's line after an answer, with the acceptance behind it, or why nothing was drafted."""
     rates = (("Prompt", s.prompt_per_second), ("Generation", s.predicted_per_second))
-    speed = " | ".join(f"{label}: {'-' if rate is None else f'{rate:.1f}'} t/s" for label, rate in rates)
+    speed = " | ".join(f"{label}: {figure(rate)} t/s" for label, rate in rates)
     return f"[ {speed} ] {acceptance_line(s.total) if s.total.drafted else f'speculation: {why}'}"
 
 

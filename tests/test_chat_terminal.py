@@ -20,6 +20,7 @@ from terminal import Terminal
 
 from spec_cli.chat.prompt import Prompts
 from spec_cli.cli.chat.markdown import MarkdownView
+from spec_cli.cli.terminal import CUT
 from spec_cli.engine import Engine
 from spec_cli.settings import Settings
 
@@ -149,7 +150,7 @@ def test_a_saved_conversation_goes_on_identically_in_a_new_process(smol: Path, s
 
 
 def test_the_line_after_an_answer_has_speed_and_acceptance(session: dict[str, Any]) -> None:
-    rates = r"\[ Prompt: \d+\.\d t/s \| Generation: \d+\.\d t/s \]\n"
+    rates = r"\[ Prompt: [\d.]{3,5} t/s \| Generation: [\d.]{3,5} t/s \]\n"
     found = re.findall(
         rates + r"draft acceptance rate = \d\.\d{5} \( *\d+ accepted / *\d+ generated\)", session["text"]
     )
@@ -179,8 +180,8 @@ def clock(models: Path, tmp_path: Path) -> Any:
 
 
 def answers(t: Terminal) -> list[str]:
-    """The lines between a question and the timings."""
-    return re.findall(r"^([a-z]+)\n\[ Prompt", t.text, re.MULTILINE)
+    """The lines between a question and what is said about its answer."""
+    return re.findall(rf"^([a-z]+){CUT}?\n\n(?:cut at \d+ tokens \(-n\)\n)?\[ Prompt", t.text, re.MULTILINE)
 
 
 def test_a_turn_may_have_several_lines(clock: Any, tmp_path: Path) -> None:
@@ -321,7 +322,7 @@ def test_commands_tell_what_they_did_and_what_cannot_be(clock: Any, tmp_path: Pa
     ):  # fmt: skip
         assert words in t.enter(line).replace("\n", " "), line
     assert "top-k = 5" in t.enter("/set")
-    assert t.enter("ab").startswith("cde\n")
+    assert t.enter("ab").startswith(f"cde{CUT}\n")
     t.enter("/etc/hosts a")  # a path is no command
     t.enter(" /undo")  # nor is what begins with a blank
     t.enter(f"/save {tmp_path / 'a.json'}")
@@ -462,7 +463,7 @@ def test_no_character_is_lost_or_moved_by_the_status_line(
             t.wait(lambda: re.search(r"^\d+ tokens", t.lines[-1]) is not None)
             t.wait(lambda: t.at_prompt)
             assert all(len(line) <= columns for line in t.lines)
-            shown = "".join(t.lines[before + 1 :]).split("[ Prompt")[0]
+            shown = "".join(t.lines[before + 1 :]).split(f"{CUT}cut at 3000 tokens")[0]
             if expected:
                 assert shown == expected
             else:
@@ -546,14 +547,14 @@ def test_thoughts_and_markdown_do_not_mix(tmp_path: Path) -> None:
     follow[start] = tiny.A
     model = tiny.clock(tmp_path / "thinks.gguf", follow, texts=texts, kinds=kinds)
     with Terminal(model, "--temp", 0, "-n", 27, "--chat-template", template, "--markdown", home=tmp_path).start() as t:
-        shown = t.enter("x").split("[ Prompt")[0].rstrip()
+        shown = t.enter("x").split("\n\ncut at 27 tokens (-n)\n[ Prompt")[0]
         assert shown == "[Start thinking]\nabcdefghij\n[End thinking]\n\nklmnopqrstuvwxyz"
         assert b"\x1b[2m" in t.raw  # dimmed
 
 
 def test_markdown_is_shown_once(long_clock: Path, tmp_path: Path) -> None:
     with Terminal(long_clock, *CLOCK, "-n", 300, "--markdown", home=tmp_path).start() as t:
-        shown = t.enter("a").split("[ Prompt")[0].replace("\n", "")
+        shown = t.enter("a").split("cut at")[0].replace("\n", "")
         assert set(re.split("(?=日)", shown)[1:-1]) == {ROUND}
         assert t.enter("/color").startswith("error: /color: --markdown renders the answer")
     done = cli("chat", "-m", long_clock, *CLOCK, "--markdown", stdin=b"a\n")

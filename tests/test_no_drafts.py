@@ -42,7 +42,7 @@ def test_sizes_with_which_nothing_is_ever_guessed_are_refused(models: Path) -> N
 def test_a_text_that_is_too_short_to_look_is_said_to_be_so_to_the_token(
     models: Path, engine: Make, n_predict: int
 ) -> None:
-    """The longest prompt that gives the reason, and one token more, which gives guesses, as the clock repeats itself."""
+    """The longest prompt that gives the reason, and those above it."""
     made = engine(models / "clock.gguf", **sizes(2, 24))
     for length in range(20, 33):
         answer = ask(made, tiny.alphabet(length), predict=n_predict)
@@ -63,3 +63,10 @@ def test_an_answer_without_room_for_a_guess_blames_no_drafter(models: Path, engi
     made = engine(models / "clock.gguf", **sizes(2, 4))
     answer = ask(made, tiny.alphabet(60), predict=n_predict)
     assert made.why_nothing_drafted(answer) == "the answer ended before the first draft"
+
+
+def test_nothing_asked_is_said_in_one_line(models: Path) -> None:
+    """No table of zeros."""
+    done = generate(models / "clock.gguf", "-p", "abc", "-n", 0)
+    assert (done.returncode, done.stdout.strip()) == (0, b"")
+    assert said(done)[1:] == ["cut at 0 tokens (-n)"]

@@ -17,7 +17,7 @@ from spec_cli.batch.whole import require_rows
 from spec_cli.cli.argv import without_token
 from spec_cli.cli.checked import checked
 from spec_cli.cli.signals import Received, interruptible
-from spec_cli.cli.terminal import Output, counted, is_stdout, quiet, require_writable, say
+from spec_cli.cli.terminal import Output, counted, is_stdout, quiet, require_writable, say, say_wrapped, width
 from spec_cli.config import resolve
 from spec_cli.errors import FileError, Interrupted, SpecError, UsageError
 from spec_cli.hub import fetched
@@ -38,7 +38,7 @@ def batch(given: dict[str, Any]) -> int:
     plain text, a prompt a line. Each gives one JSON line. -o FILE can be gone on with after any end.
     """
     settings = checked(resolve(given, os.environ))
-    tell = quiet if settings.quiet else say
+    tell = quiet if settings.quiet else say_wrapped
     for note in settings.notes:
         tell(note)
     settings = fetched(settings, tell)
@@ -52,6 +52,7 @@ def batch(given: dict[str, Any]) -> int:
         lines = Lines(fd, 2 * (settings.parallel if settings.parallel > 0 else AUTOMATIC_ROWS))
         _look(lines, name, settings, SOON)
         from spec_cli.batch.run import Run  # these load numpy, llama.cpp and rich: only now
+        from spec_cli.cli.status import loading
         from spec_cli.engine import Engine
         from spec_cli.llama.abort import Abort
         from spec_cli.render import Watch
@@ -61,7 +62,8 @@ def batch(given: dict[str, Any]) -> int:
         received = stack.enter_context(interruptible(abort.set))
         received.patient = True
         try:
-            engine = stack.enter_context(Engine(settings, watch.say, abort, batch=True))
+            with loading(watch.say, not (settings.quiet or settings.verbose)) as told:
+                engine = stack.enter_context(Engine(settings, told, abort, batch=True))
         except Interrupted:
             raise received.error() from None
         received.patient = False
@@ -206,7 +208,7 @@ def _report(run: Run, settings: Settings, tell: Callable[[str], None]) -> None:
     from spec_cli.report import position_line, statistics_lines
 
     totals, passes, calls = run.totals, run.engine.scheduler.passes, run.engine.drafter.calls
-    for line in summary(totals, passes, calls):
+    for line in summary(totals, passes, calls, width() - 1):
         tell(line)
     if settings.verbose:
         tell(position_line(totals.stats.total))

@@ -7,14 +7,18 @@ import re
 import select
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence as Seq
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from spec_cli.errors import FileError, Interrupted
 
+if TYPE_CHECKING:
+    from spec_cli.cli.wrap import Piece, Wrap
+
+LEAST_COLUMNS = 10  # for lines of words
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -46,7 +50,21 @@ def size() -> os.terminal_size:
 
 def width() -> int:
     """Its columns, for lines of words."""
-    return max(10, size().columns)
+    return max(LEAST_COLUMNS, size().columns)
+
+
+def columns_of(stream: TextIO | None) -> int | None:
+    """The width of the terminal at a standard stream; None where there is none, or it has no width to speak of."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns if stream else 0
+    except (OSError, ValueError):
+        return None
+    return columns if columns >= LEAST_COLUMNS else None
+
+
+def on_one_screen() -> bool:
+    """Whether answers and what is said about them share a terminal."""
+    return is_terminal(sys.stdout) and is_terminal(sys.stderr)
 
 
 def counted(n: int, what: str) -> str:
@@ -66,6 +84,7 @@ def quiet(line: str) -> None:
     """Say nothing."""
 
 
+CUT = "\u2026"  # where an answer was cut, for a person only: never on standard output
 STYLES = {"plain": "", "accepted": "\x1b[32m", "corrected": "\x1b[33m"}  # by tokens.Kind
 LEGEND = "colours: green for accepted guesses, yellow for corrections, none for tokens that nobody guessed"
 
@@ -94,34 +113,46 @@ def wants_color(asked: str) -> bool:
 
 
 class Output:
-    """Where the answer goes: strict UTF-8, unwrapped, written as it is made.
+    """Where the answer goes: strict UTF-8, written as it is made.
 
     path: a new file, or a device, instead of standard output, opened by the first write.
+    wraps: on a terminal, lines end between words (see `Wrap`); elsewhere the text stays as it is.
     Raises BrokenPipeError when the reader is gone, FileError when a file cannot be written.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, wraps: bool = False) -> None:
         if path is not None and is_stdout(path):
             path = None  # opening it would empty a file that it is redirected to
         self._path = path
         if path is None and sys.stdout is None:
             raise FileError("standard output is closed (-o FILE writes to a file)")
         self._file: BinaryIO | None = sys.stdout.buffer if path is None else None
-        self._clean: Callable[[str], str] = shown if path is None and sys.stdout.isatty() else str
-        self._ends_line = True
+        self.on_screen = path is None and is_terminal(sys.stdout)
+        self._clean: Callable[[str], str] = shown if self.on_screen else str
+        self._wraps = wraps and self.on_screen and not is_dumb()
         self._stuck = False
+        self.begin()
         if path is not None:
             require_new(path, "-o/--output")
 
-    def write(self, text: str, style: str = "") -> None:
-        """Write and flush. style: a terminal's control sequence for the text."""
+    def write(self, text: str, style: str = "") -> str:
+        """Write and flush; what is on the screen now of it. style: a terminal's control sequence for the text."""
+        text = self._clean(text)
+        return self._put(self._wrap.feed(text, style) if self._wrap else [(text, style)])
+
+    def flush(self) -> str:
+        """Write the word that is held back."""
+        return self._put(self._wrap.flush() if self._wrap else [])
+
+    def _put(self, pieces: Seq[Piece]) -> str:
+        text = "".join(piece for piece, _ in pieces)
         if self._stuck:
-            return
+            return ""
         try:
             if self._file is None:
                 assert self._path
                 self._file = self._path.open("wb")
-            styled = f"{style}{self._clean(text)}\x1b[0m" if style and text else self._clean(text)
+            styled = "".join(f"{style}{piece}\x1b[0m" if style and piece else piece for piece, style in pieces)
             self._file.write(styled.encode("utf-8", "replace"))
             self._file.flush()
         except BrokenPipeError:
@@ -135,11 +166,18 @@ class Output:
             where = f"-o/--output: {self._path}" if self._path else "standard output"
             raise FileError(f"{where}: {error.strerror}") from None
         if text:
-            self._ends_line = text.endswith("\n")
+            self.ends_line = text.endswith("\n")
+        return text
 
     def begin(self) -> None:
-        """Another answer: who did not read the last one may do so now."""
+        """Another answer, or more of one behind other text: who did not read the last one may do so now."""
         self._stuck = False
+        self.ends_line = True
+        self._wrap: Wrap | None = None
+        if self._wraps:
+            from spec_cli.cli.wrap import Wrap  # its library takes an eighth of a second
+
+            self._wrap = Wrap(lambda: columns_of(sys.stdout))
 
     def waits(self) -> bool:
         """Whether a write waits for a reader, or for one to open its file."""
@@ -148,9 +186,15 @@ class Output:
         except (OSError, ValueError):
             return True
 
-    def end_line(self) -> None:
-        """One final newline, unless the text has its own; a file exists from now on, if empty."""
-        self.write("" if self._ends_line else "\n")
+    def end_line(self, *, cut: bool = False) -> None:
+        """One final newline, unless the text has its own; a file exists from now on, if empty.
+
+        cut: the text might have gone on; a person is shown where.
+        """
+        self.flush()
+        if cut and self.on_screen and is_terminal(sys.stderr) and not self.ends_line:
+            control(CUT)
+        self.write("" if self.ends_line else "\n")
 
     def __enter__(self) -> Output:
         return self

@@ -44,6 +44,7 @@ def chat(given: dict[str, Any]) -> int:
         from spec_cli.cli.chat.keyboard import keyboard
         from spec_cli.cli.chat.screen import Screen
         from spec_cli.cli.chat.shell import Shell
+        from spec_cli.cli.status import loading
         from spec_cli.engine import Engine
         from spec_cli.llama.abort import Abort
 
@@ -52,7 +53,8 @@ def chat(given: dict[str, Any]) -> int:
         with interruptible(abort.set) as received:
             received.patient = True
             try:
-                engine = stack.enter_context(Engine(settings, tell, abort, free=True))
+                with loading(tell, not (settings.quiet or settings.verbose)) as told:
+                    engine = stack.enter_context(Engine(settings, told, abort, free=True))
             except Interrupted:
                 raise received.error() from None
         talk = Talk(engine, replace(engine.settings, logprobs=None))

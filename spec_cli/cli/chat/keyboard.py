@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Protocol
 
 from spec_cli.cli.prompt import MOST_BYTES, utf8
@@ -114,30 +113,6 @@ class SimpleTerminal(Lines):
                 return unquoted(text.removesuffix("\\") if self._multiline else text)
             if not text.startswith(QUOTES):
                 lines[-1] = lines[-1].removesuffix("\\")
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """Keys wait for the next turn: they are not shown amid an answer. Ctrl-Z and Ctrl-\\ would tear the screen."""
-    try:
-        import termios
-    except ImportError:
-        yield
-        return
-    try:
-        old = termios.tcgetattr(0)
-        new = termios.tcgetattr(0)
-        new[3] &= ~termios.ECHO
-        new[6][termios.VSUSP] = new[6][termios.VQUIT] = b"\0"
-        termios.tcsetattr(0, termios.TCSANOW, new)
-    except termios.error:  # no terminal
-        yield
-        return
-    try:
-        yield
-    finally:
-        with suppress(termios.error):
-            termios.tcsetattr(0, termios.TCSANOW, old)
 
 
 def keyboard(settings: Settings, words: Words, say: Callable[[str], None]) -> Keyboard:

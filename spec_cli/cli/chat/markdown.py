@@ -12,7 +12,7 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from spec_cli.cli.chat.status import REFRESH, status
+from spec_cli.cli.status import REFRESH, status
 from spec_cli.cli.terminal import shown
 from spec_cli.scheduler import Job
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence as Seq
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from spec_cli.cli.signals import Received
-from spec_cli.cli.terminal import STYLES, Output, control, is_dumb, is_terminal, shown, styled
+from spec_cli.cli.terminal import STYLES, Output, columns_of, control, is_dumb, is_terminal, shown, styled
+from spec_cli.cli.wrap import Piece, Wrap
 from spec_cli.errors import Interrupted
 from spec_cli.scheduler import Job
 from spec_cli.settings import Settings
@@ -15,7 +17,7 @@ from spec_cli.tokens import Kind
 
 if TYPE_CHECKING:
     from spec_cli.cli.chat.markdown import MarkdownView
-    from spec_cli.cli.chat.status import Status
+    from spec_cli.cli.status import Status
 
 
 class Screen:
@@ -26,7 +28,7 @@ class Screen:
 
     def __init__(self, settings: Settings, color: bool) -> None:
         self.color = color
-        self._output = Output(None)
+        self._output = Output(None, wraps=not settings.simple_io)
         self._thoughts = not (settings.hide_thinking or settings.quiet)
         out, plain = is_terminal(sys.stdout), settings.simple_io or is_dumb()
         draws = is_terminal(sys.stderr) and not (plain or settings.quiet)
@@ -37,10 +39,12 @@ class Screen:
 
             self._markdown = MarkdownView()
         elif draws:
-            from spec_cli.cli.chat.status import Status
+            from spec_cli.cli.status import Status
 
             self._status = Status(beside=not out)
         self._dim, self._plain = ("\x1b[2m", "\x1b[0m") if styled(sys.stderr) else ("", "")
+        self._wraps_thoughts = is_terminal(sys.stderr) and not plain
+        self._thought = self._no_thought()
         self._style = ""
         self._thinks = False
         self._received = Received()
@@ -70,20 +74,29 @@ class Screen:
             if not thought:
                 self._answer(text)
             elif self._thoughts:
-                control(f"{self._dim}{shown(text)}{self._plain}")
-                self._wrote(text)
+                self._think(self._thought.feed(shown(text)))
 
     def _answer(self, text: str) -> None:
         if self._markdown:
             self._markdown.write(text)
         else:
-            self._output.write(text, self._style)
-            if self._status and not self._status.beside:
-                self._wrote(text)
+            self._wrote_answer(self._output.write(text, self._style))
+
+    def _wrote_answer(self, text: str) -> None:
+        if self._status and not self._status.beside:
+            self._status.wrote(text)
+
+    def _think(self, pieces: Seq[Piece]) -> None:
+        text = "".join(piece for piece, _ in pieces)
+        control(f"{self._dim}{text}{self._plain}" if text else "")
+        self._wrote(text)
+
+    def _no_thought(self) -> Wrap:
+        return Wrap(lambda: columns_of(sys.stderr) if self._wraps_thoughts else None)
 
     def _wrote(self, text: str) -> None:
         if self._status:
-            self._status.wrote(shown(text))
+            self._status.wrote(text)
 
     def watch(self, job: Job) -> None:
         """After each pass."""
@@ -93,8 +106,8 @@ class Screen:
         elif self._status:
             self._status.draw(job)
 
-    def end(self) -> None:
-        """The answer is complete, or was interrupted."""
+    def end(self, *, cut: bool = False) -> None:
+        """The answer is complete, or was interrupted. cut: it might have gone on."""
         try:
             if self._thinks:
                 self._turn(False)
@@ -102,7 +115,7 @@ class Screen:
                 self._markdown.end()
             else:
                 with self._received.writing(self._output.waits), suppress(Interrupted):
-                    self._output.end_line()
+                    self._output.end_line(cut=cut)
         finally:
             if self._status:
                 self._status.end()
@@ -114,6 +127,12 @@ class Screen:
             self._markdown.end()
         if not self._thoughts:
             return
+        if thought:
+            self._wrote_answer(self._output.flush())
+        else:
+            self._think(self._thought.flush())
+            self._output.begin()
+        self._thought = self._no_thought()
         if self._status and self._status.beside:  # what is thought goes where the line was
             self._status.end()
         words = "[Start thinking]\n" if thought else "\n[End thinking]\n\n"

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from spec_cli.chat.talk import Listener, Reply, Talk
 from spec_cli.cli.chat import slash
-from spec_cli.cli.chat.keyboard import Keyboard, is_command, silent
+from spec_cli.cli.chat.keyboard import Keyboard, is_command
 from spec_cli.cli.chat.screen import Screen
 from spec_cli.cli.chat.transcript import Transcript
+from spec_cli.cli.keys import silent
 from spec_cli.cli.signals import interruptible
-from spec_cli.cli.terminal import LEGEND, counted, is_terminal, say_wrapped, width
+from spec_cli.cli.terminal import LEGEND, counted, is_terminal, on_one_screen, say_wrapped, width
 from spec_cli.errors import Interrupted, PromptError, SpecError, UsageError
-from spec_cli.report import position_line, statistics_lines, timing_lines, turn_line, useless_line
+from spec_cli.report import cut_line, position_line, statistics_lines, timing_lines, turn_line, useless_line
 
 LEAVE = ("exit", "quit")  # alone on a line, as to Python's prompt; in a pipe they are words like others
 MOST_ECHO = 500  # characters of -p that are shown, as in llama-cli
@@ -172,32 +173,35 @@ class Shell:
         with interruptible(abort.set) as received, silent():
             received.patient = True
             self.screen.begin(received)
+            cut = False
             try:
                 reply = how(self.screen)
+                cut = reply.answer.finish_reason != "stop"
             finally:
-                self.screen.end()
+                self.screen.end(cut=cut)
         self.transcript.add(reply, question)
-        self._report(reply)
         error = received.error()
-        if received.signal is not None and not self._goes_on(error):
+        ends = received.signal is not None and not self._goes_on(error)
+        self._report(reply, ends)
+        if ends:
             raise error
         self.done = self.done or self.talk.settings.single_turn
         return reply
 
-    def _report(self, reply: Reply) -> None:
-        """What happened, in one line, and what a person should know besides."""
+    def _report(self, reply: Reply, ends: bool) -> None:
+        """What happened, in one line, and what a person should know besides. ends: a signal ends all."""
         answer, engine, settings = reply.answer, self.talk.engine, self.talk.settings
         if not reply.kept:
             self.tell("interrupted before the first word: nothing is kept of this turn")
             return
+        if on_one_screen():
+            self.tell("")
         if reply.dropped:
             self.tell(f"context shift: the oldest {counted(reply.dropped, 'turn')} dropped")
-        if reply.thought and not reply.text and answer.finish_reason == "length":
-            self.tell(f"the answer ends amid its thinking, after {answer.stats.predicted_n} tokens (-n/--predict)")
-        if answer.finish_reason == "context":
-            used = f"{answer.n_prompt} tokens of conversation and {engine.target.n_ctx - answer.n_prompt} of answer"
-            ways = "the next turn drops the oldest" if settings.context_shift else "/clear starts anew"
-            self.tell(f"the context is full ({used}, {engine.target.n_ctx} in all): the answer ends here; {ways}")
+        if not ends and (cut := self._cut(reply)):
+            self.tell(cut)
+        if not answer.stats.predicted_n:
+            return
         if settings.show_timings:
             why = "" if answer.stats.total.drafted else engine.why_nothing_drafted(answer)
             line = turn_line(answer.stats, why)
@@ -209,6 +213,17 @@ class Shell:
             self._told_useless = True
             self.tell(useless)
         engine.say_if_busy()
+
+    def _cut(self, reply: Reply) -> str | None:
+        """Why the answer stops where it does, if the model did not end it. A script that set -n knows."""
+        answer, n_ctx = reply.answer, self.talk.engine.target.n_ctx
+        if reply.thought and not reply.text and answer.finish_reason == "length":
+            return f"the answer ends amid its thinking, after {answer.stats.predicted_n} tokens (-n/--predict)"
+        if answer.finish_reason == "context":
+            used = f"{answer.n_prompt} tokens of conversation and {n_ctx - answer.n_prompt} of answer"
+            ways = "the next turn drops the oldest" if self.talk.settings.context_shift else "/clear starts anew"
+            return f"the context is full ({used}, {n_ctx} in all): the answer ends here; {ways}"
+        return None if self.keyboard.piped else cut_line(answer.finish_reason, answer.stats.predicted_n, n_ctx)
 
     def _details(self, reply: Reply) -> None:
         stats = reply.answer.stats

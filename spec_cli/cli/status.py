@@ -1,17 +1,22 @@
-"""The line at the bottom of the terminal while an answer is made."""
+"""What a terminal shows beside the text: a model is loaded, a prompt is read, how an answer goes on."""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 
 from prompt_toolkit.utils import get_cwidth
 
-from spec_cli.cli.terminal import control, size, styled
+from spec_cli.cli.terminal import control, is_dumb, is_terminal, size, styled
+from spec_cli.report import figure
 from spec_cli.scheduler import Job
 
 REFRESH = 0.1  # seconds
+SOON = 1.0  # seconds that nobody wonders about
 SAVE, RESTORE, WHOLE_SCREEN = "\x1b7", "\x1b8", "\x1b[r"  # DECSC, DECRC, DECSTBM
 
 
@@ -23,10 +28,9 @@ def status(job: Job, width: int) -> str:
     else:
         rate, each, speed = s.total.acceptance_rate, s.tokens_per_round, s.predicted_per_second
         parts = [f"{s.predicted_n} tokens"]
-        parts += [] if speed is None else [f"{speed:.1f} t/s"]
-        parts += [] if rate is None else [f"acceptance {rate:.3f}"]
-        parts += [] if each is None else [f"{each:.2f} a round"]
-        parts += [f"n_max {t.limit}"] if t.limit else []
+        parts += [] if speed is None else [f"{figure(speed)} t/s"]
+        parts += [] if rate is None else [f"acceptance {figure(rate)}"]
+        parts += [] if each is None else [f"{figure(each)} tokens a round"]
     while len(parts) > 1 and len("  ".join(parts)) >= width:
         parts.pop()
     return "  ".join(parts)[: width - 1]
@@ -85,6 +89,42 @@ class Status:
         if self._ready:
             self._ready = False
             control("\r\x1b[K" if self.beside else f"{SAVE}{WHOLE_SCREEN}{RESTORE}\x1b[J")
+
+
+@contextmanager
+def loading(tell: Callable[[str], None], draws: bool) -> Iterator[Callable[[str], None]]:
+    """A line while models are loaded, where that takes a while. Gives what is to be told instead of `tell`."""
+    if not draws or not is_terminal(sys.stderr) or is_dumb():
+        yield tell
+        return
+    lock, shown = threading.Lock(), False
+
+    def show(on: bool) -> None:
+        nonlocal shown
+        if on != shown:
+            control("loading the model" if on else "\r\x1b[K")
+        shown = on
+
+    def soon() -> None:
+        with lock:
+            show(not timer.finished.is_set())
+
+    def say(line: str) -> None:
+        with lock:
+            before = shown
+            show(False)
+            tell(line)
+            show(before)
+
+    timer = threading.Timer(SOON, soon)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield say
+    finally:
+        with lock:
+            timer.cancel()
+            show(False)
 
 
 def _column(line: str, width: int) -> int | None:
