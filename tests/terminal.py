@@ -23,15 +23,15 @@ class _Screen(pyte.HistoryScreen):  # type: ignore[misc]
 
 
 class Terminal:
-    """`spec-cli chat` on a terminal of its own. Use with `with`: the end kills what still runs."""
+    """`spec-cli chat`, or another command, on a terminal of its own. Use with `with`: the end kills what still runs."""
 
     def __init__(
         self, model: object, *args: object, home: Path, columns: int = 80, lines: int = 24,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None, command: str = "chat",
     ) -> None:  # fmt: skip
         clean = environment({"TERM": "xterm-256color", "XDG_STATE_HOME": str(home), **(env or {})})
         clean.pop("NO_COLOR", None) if "NO_COLOR" not in (env or {}) else None
-        words = ["-m", "spec_cli", "chat", "-m", str(model), "-t", "1", *map(str, args)]
+        words = ["-m", "spec_cli", command, "-m", str(model), "-t", "1", *map(str, args)]
         self._screen = _Screen(columns, lines, history=10_000, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
         self.child = pexpect.spawn(sys.executable, words, env=clean, dimensions=(lines, columns), timeout=60)

@@ -6,12 +6,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 
 from prompt_toolkit.utils import get_cwidth
 
-from spec_cli.cli.terminal import control, is_dumb, is_terminal, size, styled
+from spec_cli.cli.keys import silent
+from spec_cli.cli.terminal import control, is_dumb, is_terminal, on_one_screen, size, styled
 from spec_cli.report import figure
 from spec_cli.scheduler import Job
 
@@ -120,7 +121,8 @@ def loading(tell: Callable[[str], None], draws: bool) -> Iterator[Callable[[str]
     timer.daemon = True
     timer.start()
     try:
-        yield say
+        with silent(stops=False) if on_one_screen() else nullcontext():
+            yield say
     finally:
         with lock:
             timer.cancel()
