@@ -32,12 +32,12 @@ def test_a_figure_has_three_digits(value: float | None, shown: str) -> None:
 
 def test_no_figure_of_stats_is_there_twice(models: Path) -> None:
     done = cli("chat", "-m", models / "clock.gguf", *CHAT, *NGRAM, stdin=b"abcdefgh\n/stats\n")
-    table = [line for line in said(done) if re.search(r" {2}\S+ +\S+$", line)]
+    table = [line for line in said(done) if re.search(r" {2}\S+ +\S+$", line) and not line.startswith("[")]
     rows = {" ".join(line.split()[:-2]): line.split()[-2:] for line in table}
     assert len([name for name in rows if "acceptance" in name]) == 1
     assert rows["acceptance"][0] == "1.00"
     assert rows["drafted"] == rows["accepted"]
-    assert float(rows["tokens a round"][0]) > 3
+    assert float(rows["tokens a round"][0]) > 2
     assert all(len(line) < 60 for line in table)
     assert not [line for line in table if re.search(r"\d\.\d{4}", line)]
 
@@ -56,15 +56,15 @@ def test_the_line_after_a_turn_has_three_digits_and_llama_cpps_own(models: Path)
 def test_batch_fits_the_terminal(models: Path, tmp_path: Path, columns: int) -> None:
     """The bar keeps its length and the time that is left; the table keeps its rows."""
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"prompt": tiny.alphabet(8 + i % 9)}) + "\n" for i in range(120)))
+    rows.write_text("".join(json.dumps({"prompt": tiny.alphabet(8 + i % 9)}) + "\n" for i in range(40)))
     args = (rows, "-c", 512, "-n", 60, "--temp", 0, *NGRAM, "-o", tmp_path / "out")
     with Terminal(models / "clock.gguf", *args, home=tmp_path, columns=columns, command="batch") as t:
         assert t.ended() == 0
-        bars = re.findall(rb"[\r\n]((?:\x1b\[[0-9;]*m|[^\r\n\x1b])*\d+ rows(?:, [^,\r\n\x1b]+)+)", t.raw)
-        texts = [re.sub(r"\x1b\[[0-9;]*m", "", bar.decode()).rstrip() for bar in bars]
-        shown = [text for text in texts if "answered" not in text]
-        assert any(text.endswith("left") and len(text) <= columns for text in shown)
-        assert all(len(re.match("[━╸╺ ]*", text)[0]) >= 10 for text in shown)  # type: ignore[index]
+        drawn = [re.sub(r"\x1b\[[0-9;?]*\w", "", text) for text in re.split(r"\x1b\[2K|\r", t.raw.decode())]
+        shown = [text for text in drawn if re.match(r"[━╸╺]", text) and "rows" in text]
+        assert any(text.endswith("left") for text in shown)
+        assert all(len(text) <= columns for text in shown)
+        assert all(len(text.split(" ")[0]) >= 10 for text in shown)
         assert all(len(line) <= columns for line in t.lines)
         assert ("drafter" in t.text) == (columns == 80)
         assert re.search(r"acceptance +1\.00" if columns == 60 else r"ngram-simple +\d+ +(\d+) +\1 +1\.00", t.text)
