@@ -2,6 +2,7 @@
 
     python tests/record_peer.py LLAMA_SERVER_BINARY [samplers | heads]
 
+Writes peer/counts.KIND.json, or sampling, or heads; a kind of kernels (`kernels`) needs all three, from three runs.
 The binary should be of llama-cpp-python's llama.cpp commit (0c1e57098 for 0.3.36), with the same kernels.
 The draft model lies in the folder of shared files (SPEC_CLI_SHARED). Every answer comes from a fresh server.
 """
@@ -33,13 +34,17 @@ FOLDER = Path(__file__).with_name("peer")
 DRAFT = SHARED / "models" / "smollm2-135m-draft.gguf"
 N_PREDICT = 96  # with these prompts all texts stay below 250 positions, where batch shapes do not change a logit
 COMMON = ["-t", "2", "--no-repack", "-c", "2048", "-np", "1", "--no-warmup"]
+KINDS = ("AVX512", "AVX2", "AVX", "SSE3", "SVE", "NEON")  # the first that a machine has
 LOG_LINE = re.compile(r"accepted +(\d+)/ *(\d+) draft tokens")
 
 
 def kernels() -> str:
-    """Which of ggml's CPU kernels run here. They round differently: a recording holds for its own ones only."""
+    """Which of ggml's CPU kernels run here. They round differently: a recording holds for its own ones only.
+
+    AMX is no kind of its own: with --no-repack an AMX machine runs the AVX-512 kernels.
+    """
     features = C.llama_print_system_info().decode()
-    return next((name.lower() for name in ("AMX", "AVX512", "AVX2") if re.search(rf"{name}\w* = 1", features)), "other")
+    return next((name.lower() for name in KINDS if re.search(rf"\b{name}\w* = 1", features)), "other")
 
 
 def recording(what: str) -> Path:
@@ -52,7 +57,7 @@ def chat(text: str) -> str:
     return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
 
 
-# Prompts whose answers have no close call with AMX kernels: the first choice leads by a logit of 0.1 and more.
+# Prompts whose answers have no close call with AVX-512 kernels: the first choice leads by a logit of 0.1 and more.
 COUNT = "one two three four five six seven one two three four five six seven one two three"
 NUMBERS = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,"
 SUMS = "2 + 2 = 4\n3 + 3 = 6\n4 + 4 = 8\n5 + 5 ="

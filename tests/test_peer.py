@@ -128,7 +128,7 @@ def test_texts_and_counts_are_those_of_llama_server(
 HEADS = recorded("heads")
 
 
-@needs_recording
+@pytest.mark.skipif(not HEADS, reason=NONE)
 @pytest.mark.parametrize("kind", ["draft-mtp", "draft-eagle3"])
 def test_heads_make_the_guesses_that_llama_server_makes(
     kind: str, smol: Path, shared: Path, engine: Callable[..., Engine], tmp_path: Path
@@ -172,6 +172,9 @@ def test_a_model_that_drafts_for_itself_is_always_right(
         rounds.clear()
         answer = ask(ours, prompt, predict=n)
         stats = answer.stats
+        assert stats.total.accepted == stats.total.drafted > 0
+        if answer.finish_reason == "stop":  # with other kernels the text may be another one, and end
+            continue
         assert (answer.finish_reason, stats.predicted_n) == ("length", n)
         full, left = divmod(n - 1, n_max + 1)
         expected = [n_max] * full + ([left - 1] if left else [])
@@ -188,12 +191,12 @@ CHAINS = recorded("sampling")
 @pytest.fixture(scope="module")
 def both_ways(smol: Path) -> Iterator[list[Engine]]:
     """The demo model without drafts, and with itself as a draft."""
-    plain = Settings(model=smol, ctx_size=512, threads=1, spec_type=("none",), raw=True)
+    plain = Settings(model=smol, ctx_size=512, threads=1, repack=False, spec_type=("none",), raw=True)
     with Engine(plain) as none, Engine(replace(plain, spec_type=None, model_draft=smol)) as drafted:
         yield [none, drafted]
 
 
-@needs_recording
+@pytest.mark.skipif(not CHAINS, reason=NONE)
 @pytest.mark.parametrize("i", range(len(CHAINS)))
 def test_sampled_tokens_are_those_of_llama_server(both_ways: list[Engine], i: int) -> None:
     """Every sampler alone, and chains as people set them: llama-server's request fields, as a row of batch."""
