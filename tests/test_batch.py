@@ -770,7 +770,7 @@ def test_the_examples_of_the_readme_work_as_printed(smol: Path, tmp_path: Path) 
     assert [d.returncode for d in done] == [0, 0, 0], done
     talk, piped, killed = done
     assert len(talk.stdout.splitlines()) >= 2
-    assert re.findall(r"(?m)^(\d) ", piped.stdout.decode()) == ["1", "2", "3"]
+    assert re.match("(?ms)1 .*^2 .*^3 ", piped.stdout.decode())
     assert killed.stdout.split()[-1] == b"24"
     assert b" skipped in " in killed.stderr or killed.stderr.count(b"answered in") == 1, "killed, or a fast machine"
     assert [r["index"] for r in records((tmp_path / "answers.jsonl").read_bytes())] == list(range(24))

@@ -37,12 +37,14 @@ def lines(done: Done) -> list[str]:
 # ---- B31: no terminal
 
 
-def test_each_line_is_a_turn_and_only_answers_are_on_standard_output(smol: Path) -> None:
-    done = chat(smol, "-t", 1, "-n", 8, "--temp", 0, stdin="hi\r\n\n\nagain\n")
+def test_each_line_is_a_turn_and_only_answers_are_on_standard_output(smol: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "saved.json"
+    done = chat(smol, "-t", 1, "-n", 8, "--temp", 0, stdin=f"hi\r\n\n\nagain\n/save {saved}\n")
     assert done.returncode == 0, done.stderr
-    answers = done.stdout.decode().splitlines()
-    assert len(answers) >= 2
-    assert not [line for line in answers if "t/s" in line or line.startswith(">")]
+    turns = json.loads(saved.read_text("utf-8"))["messages"]
+    assert [m["content"] for m in turns if m["role"] == "user"] == ["hi", "again"]
+    answers = [m["content"] for m in turns if m["role"] == "assistant"]
+    assert done.stdout.decode() == "".join(text + "\n" * (not text.endswith("\n")) for text in answers)
     assert len([line for line in said(done) if line.startswith("[ Prompt: ")]) == 2
 
 

@@ -28,6 +28,7 @@ from spec_cli.chat.template import ChatTemplate
 from spec_cli.engine import Engine
 from spec_cli.llama.log import C
 from spec_cli.llama.model import Model
+from spec_cli.settings import Settings
 
 Make = Callable[..., Engine]
 
@@ -79,13 +80,14 @@ def test_a_draft_within_the_rule_is_accepted(models: Path, tmp_path: Path, what:
 
 # ---- B28: the answer is bytes, not markup
 
-BRACKETS = "[INST] hi [/INST] [bold]x[/bold] [INST] hi [/INST] [bold]x[/bold] [INST]"
 
-
-def test_brackets_in_an_answer_are_printed_as_they_are(smol: Path) -> None:
+def test_brackets_in_an_answer_are_printed_as_they_are(tmp_path: Path) -> None:
     """B28 (a): in a pipe and on a terminal."""
-    args = ("generate", "-m", smol, "-q", "--raw", "-c", 512, "-t", 1, "--temp", 0, "-n", 24, "-p", BRACKETS)
-    right = b" hi [/INST] [bold]x[/bold] [INST] hi [/INST] [bold]\n"
+    opens, ends = len(tiny.TEXTS), len(tiny.TEXTS) + 1
+    follow = {tiny.A: opens, opens: tiny.A + 1, tiny.A + 1: ends, ends: tiny.A}
+    model = tiny.clock(tmp_path / "bold.gguf", follow, texts=[*tiny.TEXTS, b"[bold]", b"[/bold]"])
+    args = ("generate", "-m", model, "-q", "-t", 1, "--temp", 0, "-n", 7, "-p", "a")
+    right = b"[bold]b[/bold]a[bold]b[/bold]\n"
     assert cli(*args).stdout == right
     assert on_terminal("stdout", *args[1:]) == (0, right)
 
@@ -194,8 +196,21 @@ def test_an_answer_that_cannot_be_written_is_one_line_of_error(models: Path, how
 
 # ---- B30: signals
 
-COUNTING = ("--raw", "--temp", 0, "-s", 1, "-c", 4096, "-n", 2000, "-p", "1, 2, 3, 4, 5, 6, 7, 8, 9,")  # goes on and on
+NUMBERS = "1, 2, 3, 4, 5, 6, 7, 8, 9,"
+COUNTING = ("--raw", "--temp", 0, "-s", 1, "-c", 4096, "-n", 2000, "--ignore-eos", "-p", NUMBERS)  # goes on and on
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+@pytest.fixture(scope="module")
+def counted(smol: Path) -> str:
+    """How that goes on, whichever kernels run."""
+    with Engine(Settings(model=smol, temp=0.0, ctx_size=4096, threads=1, ignore_eos=True)) as engine:
+        return ask(engine, NUMBERS, predict=16).text
+
+
+def begins_alike(text: str, other: str) -> bool:
+    """Whether one of two texts that are not empty is how the other begins."""
+    return bool(text and other) and (text.startswith(other) or other.startswith(text))
 
 
 def first_line_with(process: subprocess.Popen[bytes], word: bytes) -> None:
@@ -216,7 +231,9 @@ def stopped(process: subprocess.Popen[bytes], number: int) -> tuple[bytes, bytes
 
 
 @pytest.mark.parametrize(("number", "code", "drafts"), [(*SIGNALS[0], True), (*SIGNALS[1], False)])
-def test_a_signal_while_streaming_keeps_the_text(smol: Path, number: int, code: int, drafts: bool) -> None:
+def test_a_signal_while_streaming_keeps_the_text(
+    smol: Path, counted: str, number: int, code: int, drafts: bool
+) -> None:
     """B30: what was said stays, newline-ended, with its statistics."""
     draft = ("-md", smol) if drafts else ()
     with started("-m", smol, *draft, "-t", 1, *COUNTING) as process:
@@ -225,7 +242,7 @@ def test_a_signal_while_streaming_keeps_the_text(smol: Path, number: int, code: 
         out, errors = stopped(process, number)
     text = (first + out).decode("utf-8", "strict")
     assert text.endswith("\n")
-    assert text.startswith(" 10, 1")
+    assert begins_alike(text[:-1], counted)
     assert errors.count(b"interrupted\n") == 1
     for words in (b"prompt eval time", b"total time", b"seed = 1"):
         assert words in errors.split(b"interrupted\n")[1]
@@ -260,16 +277,17 @@ def test_a_signal_inside_a_long_prompt_is_heard(
         assert out.strip() == b""
 
 
-def test_an_interrupted_answer_is_a_whole_json_object(smol: Path) -> None:
+def test_an_interrupted_answer_is_a_whole_json_object(smol: Path, counted: str) -> None:
     """B30: with --json the text so far is not lost."""
     with started("-m", smol, "--json", "-t", 1, *COUNTING) as process:
         first_line_with(process, b"speculation:")
-        time.sleep(1.5)
+        while psutil.Process(process.pid).cpu_times().user < 2:  # loading and the prompt take less
+            time.sleep(0.05)
         out, errors = stopped(process, signal.SIGINT)
     got = answer_of(subprocess.CompletedProcess([], 0, out, errors))
     assert (process.returncode, got["finish_reason"]) == (130, "interrupted")
-    assert got["text"].startswith(" 10, 1")
-    assert len(got["tokens"]) == got["timings"]["predicted_n"] > 1
+    assert begins_alike(got["text"], counted)
+    assert len(got["tokens"]) == got["timings"]["predicted_n"] > 0
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
@@ -324,14 +342,14 @@ def test_input_that_is_not_utf8_is_refused_with_the_byte(models: Path, tmp_path:
         assert "e9" in line
 
 
-def test_output_is_utf8_whatever_the_locale_says(smol: Path) -> None:
+def test_output_is_utf8_whatever_the_locale_says(tmp_path: Path) -> None:
     """B32: eight llamas in an ASCII locale."""
     env = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     llamas = "\N{LLAMA}" * 8
-    args = ("--raw", "-c", 512, "-n", 24)
-    done = generate(smol, *args, "-p", llamas, env=env)
+    model, args = tiny.llamas(tmp_path / "llamas.gguf"), ("-n", 32)
+    done = generate(model, *args, "-p", llamas, env=env)
     assert (done.returncode, done.stdout) == (0, llamas.encode() + b"\n"), done.stderr
-    assert generate(smol, *args, stdin=llamas.encode(), env=env).stdout == llamas.encode() + b"\n"
+    assert generate(model, *args, stdin=llamas.encode(), env=env).stdout == llamas.encode() + b"\n"
 
 
 def test_an_error_can_name_what_the_locale_cannot(tmp_path: Path) -> None:

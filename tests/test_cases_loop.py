@@ -268,11 +268,14 @@ def test_a_process_streams_the_text_of_its_json(models: Path, name: str) -> None
     assert (got["timings"]["predicted_n"], len(got["tokens"])) == (4, 4)
 
 
-def test_emoji_and_leading_spaces_survive(smols: Callable[[int], Engine]) -> None:
+@pytest.mark.parametrize("name", WAYS)
+def test_emoji_and_leading_spaces_survive(tmp_path: Path, engine: Make, name: str) -> None:
     """B07: eight llamas are followed by eight llamas; the space before the first word is kept."""
-    for k in (0, 4):
-        assert ask(smols(k), LLAMAS, predict=24).text == LLAMAS
-        assert ask(smols(k), "The capital of France is", predict=2).text.startswith(" ")
+    model = tiny.llamas(tmp_path / "llamas.gguf")
+    made = engine(model, **way(name, model))
+    answer = ask(made, LLAMAS, predict=32)
+    assert (answer.text, answer.stats.total.drafted > 0) == (LLAMAS, name != "none")
+    assert ask(made, "a", predict=1).text == " word"
 
 
 @pytest.mark.parametrize("n", [250, 256])
@@ -335,8 +338,6 @@ def test_greedy_text_is_the_same_with_drafts_and_without(smols: Callable[[int], 
         question = [{"role": "user", "content": "Why is the sky blue?"}]
         tokens = chat_tokens(plain.vocab, template, question, parse_special=False)
     right = plain.generate(tokens, replace(plain.settings, predict=n))
-    if prompt == COUNTING:
-        assert right.text.startswith(" 10, 11, 12, 13, 14, 15,")
     for k, length in ((1, 24), (4, n), (8, 24)):
         answer = smols(k).generate(tokens, replace(smols(k).settings, predict=length))
         assert answer.tokens == right.tokens[:length]
@@ -345,9 +346,10 @@ def test_greedy_text_is_the_same_with_drafts_and_without(smols: Callable[[int], 
 
 
 def test_gemma_counts_on_with_a_draft(gemma: Path, engine: Make) -> None:
-    """B18 (b): a text whose margins are above this model's rounding."""
-    answer = ask(engine(gemma, **way("self", gemma, n_max=4)), COUNTING, predict=12)
-    assert answer.text == " 10, 11, 12,"
+    """B18 (b): weights as they are, and fewer than eight rows a pass: every row is computed as it is alone."""
+    made = engine(gemma, **way("self", gemma, n_max=4), repack=False)
+    answer = ask(made, COUNTING, predict=12)
+    assert answer.text == ask(made, COUNTING, predict=12, spec_draft_n_max=0).text
     assert answer.stats.total.accepted > 0
 
 
@@ -357,12 +359,11 @@ def test_a_seed_pins_the_text_whatever_guesses(smols: Callable[[int], Engine]) -
     right = ask(smols(0), "Once upon a time", **how)
     assert (right.seed, right.text) == (42, ask(smols(0), "Once upon a time", **how).text)
     first = ask(smols(4), "Once upon a time", **how)
-    other = ask(smols(4), "The capital of France is", **{**how, "predict": 8})
+    ask(smols(4), "The capital of France is", **{**how, "predict": 8})
     third = ask(smols(4), "Once upon a time", **how)
     assert first.text == third.text == right.text
     assert counts(first) == counts(third)
-    assert not right.text.startswith(other.text)
-    assert not right.text.startswith(ask(smols(0), "Once upon a time", **{**how, "predict": 16, "seed": 43}).text)
+    assert right.text != ask(smols(0), "Once upon a time", **{**how, "seed": 43}).text
 
 
 def test_without_a_seed_runs_differ_and_can_be_replayed(smols: Callable[[int], Engine]) -> None:
@@ -397,7 +398,7 @@ def test_a_long_prompt_needs_no_table_of_logits(gemma: Path, tmp_path: Path) -> 
         [
             sys.executable, "-c", MEASURE, sys.executable, "-m", "spec_cli", "generate", "-m", str(gemma), "-q",
             "-c", "8192", "-b", "2048", "-t", "1", "--spec-type", "ngram-simple", "-f", str(prompt),
-            "-n", "16", "--temp", "0", "--json", "-o", str(answer),
+            "-n", "16", "--temp", "0", "--ignore-eos", "--json", "-o", str(answer),
         ],
         capture_output=True, timeout=300, check=True,
     )  # fmt: skip

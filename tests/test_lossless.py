@@ -173,6 +173,7 @@ DOZEN: list[tuple[str, dict[str, Any]]] = [
     ("Dear Sir or Madam,", {"temp": 1.2, "seed": 11, "presence_penalty": 0.4}),
     ("<|im_start|>user\nSay hello.<|im_end|>\n<|im_start|>assistant\n", {}),
     ("x = 1\ny = 2\nz = 3\nx = 1\ny = 2\nz =", {"stop": ("x = 1\n",)}),
+    ("Red, green, blue,", {"grammar": 'root ::= " red, green, blue,"{9}', "predict": 40}),
 ]
 
 
@@ -188,7 +189,7 @@ REAL = {"threads": 1, "ctx_size": 512, "temp": 0.0, "predict": 16}
 
 @pytest.mark.parametrize("kind", ["ngram-simple", "draft-simple"])
 def test_a_dozen_prompts_on_a_real_model(smol: Path, without: list[Answer], kind: str) -> None:
-    """Under 250 positions, where the kernels are exact."""
+    """Under 250 positions, where the kernels are exact; the last text must repeat itself, whatever the model likes."""
     drafts = {
         "ngram-simple": {"spec_type": (kind,), "spec_ngram_simple_size_n": 2, "spec_ngram_simple_size_m": 8},
         "draft-simple": {"model_draft": smol, "spec_draft_n_max": 3},
@@ -197,4 +198,4 @@ def test_a_dozen_prompts_on_a_real_model(smol: Path, without: list[Answer], kind
         answers = [ask(engine, text, **how) for text, how in DOZEN]
     for a, b in zip(answers, without, strict=True):
         same(a, b)
-    assert sum(a.stats.total.accepted for a in answers) > 10, "drafts were really made"
+    assert answers[-1].stats.total.accepted > 10, "drafts were really made"

@@ -129,6 +129,13 @@ def utf8_clock(path: Path) -> Path:
     return clock(path, {A: byte(first), byte(first): byte(second), byte(second): A})
 
 
+def llamas(path: Path) -> Path:
+    """Four bytes, one emoji: a llama follows every llama; after "a" it says " word"."""
+    ring, word = "\N{LLAMA}".encode(), len(TEXTS)
+    follow = {byte(one): byte(after) for one, after in zip(ring, ring[1:] + ring[:1], strict=True)}
+    return clock(path, {**follow, A: word}, texts=[*TEXTS, "\u2581word".encode()])
+
+
 def _random(seed: int) -> Callable[..., Array]:
     rng = np.random.default_rng(seed)
     return lambda *shape, k=1.0: (rng.standard_normal(shape) * k).astype(np.float32)
