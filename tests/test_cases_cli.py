@@ -431,6 +431,7 @@ def test_everything_is_freed_once_in_order(models: Path, engine: Make, monkeypat
     assert freed == ["llama_sampler_free", *["llama_free"] * 2, *["llama_model_free"] * 2]
 
 
+@pytest.mark.long
 def test_fifty_runs_in_a_process_leak_nothing(models: Path, engine: Make) -> None:
     """B33: loaded, asked and closed 50 times."""
     process, sizes = psutil.Process(), []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from spec_cli.chat.prompt import chat_tokens, plain_tokens
 from spec_cli.chat.template import ChatTemplate
 from spec_cli.cli import run
 from spec_cli.engine import Engine
+from spec_cli.errors import UsageError
 from spec_cli.settings import flags, is_switch
+from spec_cli.values import read
 
 Make = Callable[..., Engine]
 
@@ -68,6 +72,7 @@ def test_the_table_has_ranges() -> None:
     assert {"ctx_size", "batch_size", "ubatch_size", "threads", "predict", "seed", "top_p", "temp"} <= set(NUMBERS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "value"), outside())
 def test_a_number_out_of_range_is_named_with_its_flag(
     models: Path, told: Callable[..., str], name: str, value: str
@@ -79,12 +84,23 @@ def test_a_number_out_of_range_is_named_with_its_flag(
         assert value in line
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999", "12x", "", " ", "0x10", "99999999999999999999999"])
+NO_NUMBERS = ["nan", "inf", "-inf", "1e999", "12x", "", " ", "0x10", "99999999999999999999999"]
+
+
+def test_what_is_no_number_is_never_taken_for_another() -> None:
+    """B34: every flag, wherever its value comes from."""
+    for name in NUMBERS:
+        for value in NO_NUMBERS:
+            with pytest.raises(UsageError, match=f"^--this: {re.escape(repr(value))} is"):
+                read(name, value, "--this")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "value"), list(zip(NUMBERS, cycle(NO_NUMBERS), strict=False)))
 def test_what_is_no_number_is_named_with_its_flag(
     models: Path, told: Callable[..., str], name: str, value: str
 ) -> None:
-    """B34: never taken for another number."""
+    """B34: by a command."""
     line = told("-m", models / "clock.gguf", f"{flags()[name].name}={value}", field=name)
     assert flags()[name].name in line
     assert repr(value) in line

@@ -415,6 +415,7 @@ def test_prompt_and_answer_may_be_longer_than_the_batch(models: Path, engine: Ma
     assert ask(engine(model, **way(name, model), batch_size=32), A78, predict=20).text == "abcdefghijklmnopqrst"
 
 
+@pytest.mark.long
 def test_two_hundred_prompts_take_no_more_memory_than_twenty(models: Path, engine: Make) -> None:
     """B20 (c): growth below 5 %."""
     made, process, sizes = engine(models / "mamba.gguf", **way("ngram", models / "mamba.gguf")), psutil.Process(), []

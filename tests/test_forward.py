@@ -93,6 +93,7 @@ def test_sequences_in_one_pass_equal_their_solo_runs(models: Path, memory: str, 
             assert list(t[: len(r)]) == r
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_long_texts_of_three_sequences_share_passes(models: Path, memory: str) -> None:
     """Texts far longer than a window and than a ubatch, cut and grown at random, in random company."""
@@ -154,6 +155,7 @@ def test_a_sliding_window_is_not_cut_deeper_than_it_reaches(models: Path) -> Non
         np.testing.assert_allclose(got, rows[0].logits, atol=2e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", ["mamba.gguf", "hybrid.gguf"])
 def test_always_wrong_guesses_on_recurrent_memory_stay_cheap(models: Path, memory: str) -> None:
     """200 tokens, every guess rejected: at most 10 decoded tokens for each one emitted."""
@@ -188,6 +190,7 @@ def test_abort_inside_a_prompt_then_the_next_answer_is_a_fresh_one(models: Path,
             assert greedy(s, text, 8) == answer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_abort_at_any_moment_of_a_running_pass(models: Path, memory: str) -> None:
     """Another thread sets the byte while C computes; guesses are in flight."""

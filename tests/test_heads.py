@@ -34,6 +34,8 @@ from spec_cli.llama.model import Model
 from spec_cli.llama.session import Session
 from spec_cli.settings import Settings
 
+pytestmark = pytest.mark.long
+
 CLOSE = 0.02  # logits that are nearer to one another may change places by rounding
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from spec_cli.accept import match
@@ -106,6 +107,7 @@ def test_random_guesses_never_change_a_sampled_text(wanted: list[tuple[int, int]
     assert run([Text(i, n, s) for i, (n, s) in enumerate(wanted)], Random(seed)) == right
 
 
+@pytest.mark.long
 def test_the_first_token_of_a_guessed_pair_follows_the_targets_law() -> None:
     """20,000 one-guess rounds: the kept token's frequencies are the target's, whatever was guessed."""
     text, counts = Text(0, 10**9, 5), np.zeros(N_VOCAB)

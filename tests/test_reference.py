@@ -171,6 +171,7 @@ def test_a_flag_means_the_same_from_every_place(tmp_path: Path, name: str) -> No
             assert found == (tmp_path / right if isinstance(right, Path) else right), (table, key)
 
 
+@pytest.mark.long
 def test_the_effect_of_every_flag_is_looked_at_somewhere() -> None:
     """Some test outside this file uses it: its field, one of its spellings, or its name in a row."""
     here = Path(__file__).parent
