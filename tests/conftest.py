@@ -47,7 +47,7 @@ def quick_is_quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         raise AssertionError("a quick test starts a process in a way that tests/quick.py does not see")
 
     quick = request.node.get_closest_marker("quick")
-    for name in ("subprocess.Popen.__init__", "multiprocessing.process.BaseProcess.start", "os.fork", "os.forkpty"):
+    for name in ("subprocess.Popen.__init__", "multiprocessing.process.BaseProcess.start", "os.forkpty"):
         if quick:
             monkeypatch.setattr(name, refuse, raising=False)
     yield

@@ -322,6 +322,8 @@ def test_commands_tell_what_they_did_and_what_cannot_be(clock: Any, tmp_path: Pa
         ("/spec", "speculation: ngram-simple, n_max 8"),
         ("/spec n_max 2", "speculation: ngram-simple, n_max 2"),
         ("/spec draft-simple", "error: spec_type: draft-simple needs a draft model or head"),
+        ("/spec OFF", "speculation: none"),
+        ("/spec NGRAM n_max 2", "speculation: ngram-simple, n_max 2"),
         ("/spec nonsense", "error: spec_type: unknown speculative type: nonsense"),
         ("/spec off n_max 3", "speculation: none"),
         ("/color maybe", "error: /color: 'maybe' is not on or off"),

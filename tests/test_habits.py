@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from spec_cli.batch.lines import Line
+from spec_cli.batch.rows import parse
 from spec_cli.cli import run
 from spec_cli.cli.argv import ALONE, HELP, HELP_ALL, NOTE, REMOVED, plain
 from spec_cli.cli.habits import COMMANDS, MEANT, MET, NAMES
 from spec_cli.cli.refused import REFUSED
 from spec_cli.cli.speculative_config import METHODS, SPECULATIVE_CONFIG, translated
+from spec_cli.config import resolve
 from spec_cli.errors import UsageError, did_you_mean
 from spec_cli.settings import TYPE_ALIASES, flags, read_types
 
@@ -104,6 +107,18 @@ def test_short_names_of_types_mean_the_long_ones(typed: str, meant: tuple[str, .
     assert not set(TYPE_ALIASES) & set(TYPE_ALIASES.values())
 
 
+def test_a_type_has_one_name_wherever_it_was_set(tmp_path: Path) -> None:
+    """Flag, environment, models.toml, a row of a batch."""
+    file = tmp_path / "models.toml"
+    file.write_text('[models.a]\nmodel = "a.gguf"\nspec-type = ["Draft", "NGRAM"]\n')
+    env = {"SPEC_CLI_CONFIG": str(file)}
+    assert resolve({"model": "a"}, env).spec_type == ("draft-simple", "ngram-simple")
+    assert resolve({"model": "a", "spec_type": "OFF"}, env).spec_type == ("none",)
+    assert resolve({"model": "x.gguf"}, {**env, "LLAMA_ARG_SPEC_TYPE": "eagle3"}).spec_type == ("draft-eagle3",)
+    row = parse(Line(1, b'{"prompt": "a", "spec_type": "MTP"}', 0), "jsonl")
+    assert row.values == {"spec_type": ("draft-mtp",)}
+
+
 # ---- wishes that are met already, and other spellings
 
 
@@ -162,7 +177,9 @@ def test_the_line_is_said_unless_quiet(told: Told, models: Path, tmp_path: Path,
     assert "def" in out
     assert "--jinja: met already: templates are always Jinja" in lines
     assert "--no-mmap: taken as --load-mode none" in lines
-    assert told(*how, "-q") == (0, out, []) or command == "batch"
+    code, again, lines = told(*how, "-q")
+    assert (code, lines) == (0, [])
+    assert again == out or command == "batch", "a batch writes times"
 
 
 def test_more_threads_than_cores_are_mentioned_if_asked_for(told: Told, models: Path) -> None:

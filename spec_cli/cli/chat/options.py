@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from spec_cli.cli.prompt import argument
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, did_you_mean
 from spec_cli.settings import (
     CONTEXT,
     MODEL,
@@ -72,8 +71,7 @@ def _field(name: str) -> str:
     short = {spelling.lstrip("-"): field for field, flag in flags().items() for spelling in flag.names}
     field = row_fields().get(key) or short.get(name.lstrip("-")) or short.get(key.replace("_", "-"))
     if field is None:
-        near = difflib.get_close_matches(key, row_fields(), n=1)
-        raise UsageError(f"/set: unknown name {name!r}" + (f" (did you mean {near[0]}?)" if near else ""))
+        raise UsageError(f"/set: unknown name {name!r}{did_you_mean(key, row_fields())}")
     if field in ELSEWHERE:
         raise UsageError(f"/set {name}: {ELSEWHERE[field]}")
     if field not in _settable():
