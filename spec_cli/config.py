@@ -188,8 +188,8 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
         if "model" not in own.values:
             del layers.values["model"], layers.origins["model"]
     # -md given closer to the person than the type means that they want the draft model used
-    ranks = layers.ranks
-    if "spec_type" in ranks and ranks.get("model_draft", -1) > ranks["spec_type"]:
+    ranks, draft = layers.ranks, _draft_rank(layers)
+    if "spec_type" in ranks and draft > ranks["spec_type"]:
         del layers.values["spec_type"], layers.origins["spec_type"]
     if layers.values.get("quiet") and layers.values.get("verbose"):
         if ranks["quiet"] == ranks["verbose"]:
@@ -198,6 +198,15 @@ def resolve(given: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
     _require_no_repo(layers)
     notes = (*given.get("notes", ()), *layers.notes, *_surplus_threads(layers))
     return Settings(**{**layers.values, "config": file.path}, origins=layers.origins, notes=notes)
+
+
+def _draft_rank(layers: _Layers) -> int:
+    """How close to the person the draft was named; beside -hfd, -md is a file there only if named as closely."""
+    file, repo = (layers.ranks.get(name, -1) for name in ("model_draft", "hf_repo_draft"))
+    if -1 not in (file, repo) and file != repo:
+        weaker = "model_draft" if file < repo else "hf_repo_draft"
+        del layers.values[weaker], layers.origins[weaker]
+    return max(file, repo)
 
 
 def _from_hub(layers: _Layers) -> bool:

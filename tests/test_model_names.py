@@ -69,6 +69,19 @@ def test_addresses_that_cannot_be_had_or_contradict() -> None:
         settings(model="hf.co/u/r", hf_repo="u/s")
 
 
+def test_of_a_draft_and_its_repository_the_closer_one_counts(tmp_path: Path) -> None:
+    """A file that models.toml names is none of the repository behind a flag, nor the other way round."""
+    file = tmp_path / "models.toml"
+    file.write_text('[models.a]\nmodel = "a.gguf"\nmodel-draft = "d.gguf"\nspec-type = "ngram-simple"\n'
+                    '[models.b]\nmodel = "a.gguf"\nhf-repo-draft = "u/d"\n')  # fmt: skip
+    s = settings(config=str(file), model="a", hf_repo_draft="u/e")
+    assert (s.hf_repo_draft, s.model_draft, s.spec_type) == ("u/e", None, None)
+    s = settings(config=str(file), model="a", model_draft="hf.co/u/e")
+    assert (s.hf_repo_draft, s.model_draft, s.spec_type) == ("u/e", None, None)
+    s = settings(config=str(file), model="b", model_draft="e.gguf")
+    assert (s.hf_repo_draft, s.model_draft) == (None, Path("e.gguf"))
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
