@@ -85,9 +85,9 @@ class Engine:
         self._say_line = say
         self.abort = Abort() if abort is None else abort
         with ExitStack() as stack:
+            plans = plan(settings, self.say, batch=batch, free=free, stop=lambda: self.abort.is_set)
             for line in about_devices(settings):
                 self.say(line)
-            plans = plan(settings, self.say, batch=batch, free=free, stop=lambda: self.abort.is_set)
             self.say(f"speculation: {plans.choice}")
             log.show(log.INFO if settings.verbose else None)
             self._load(stack, plans, batch, free or batch)

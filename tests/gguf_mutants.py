@@ -128,6 +128,9 @@ def _other(kind: int, r: random.Random) -> Any:
 
 def _array(file: File, r: random.Random) -> None:
     arrays = [k for k in file.keys if k.kind == ARRAY]
+    if not arrays:
+        _value(file, r)
+        return
     key = r.choice(arrays)
     n, how = len(key.value), r.randrange(5)
     if how == 0:

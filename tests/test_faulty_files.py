@@ -18,6 +18,7 @@ import tiny_encoders
 from cases import generate, refused
 from conftest import ask, cli
 from gguf_mutants import STRING, File, Key
+from pairs import Pair
 
 from spec_cli import plan as plan_module
 from spec_cli.apart import Ended, apart, at
@@ -158,6 +159,17 @@ def test_a_tensor_of_a_type_without_a_kernel_is_named(models: Path, tmp_path: Pa
     w.close()
     words = f"its {tensor} is not of type F32" if kind == "F16" else f"its {tensor} is of type {kind}"
     with pytest.raises(FileError, match=words):
+        plan(Settings(model=bad, threads=1), lambda line: None)
+
+
+def test_sections_of_a_rotation_fit_into_a_head(pairs: dict[str, Pair], tmp_path: Path) -> None:
+    """Else the first token ends the process."""
+
+    def change(file: File) -> None:
+        next(k for k in file.keys if k.name == b"qwen35.rope.dimension_sections").value[3] = 1 << 20
+
+    bad = changed(pairs["qwen35"].target, tmp_path / "bad.gguf", change)
+    with pytest.raises(FileError, match=r"rope\.dimension_sections are \[6, 5, 5, 1048576\] of 32"):
         plan(Settings(model=bad, threads=1), lambda line: None)
 
 

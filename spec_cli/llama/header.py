@@ -106,6 +106,13 @@ def _check_rope(header: Gguf, name: str, least: int) -> None:
         if rope is not None and (rope < least or rope % 2 or (size is not None and rope > size)):
             of = f" of {size}" if size is not None and rope > size else ""
             raise FileError(f"{name} has a damaged header: {key} is {rope}{of}")
+    sections = header.integers(f"{arch}.rope.dimension_sections") or []
+    heads = header.value(f"{arch}.attention.head_count")
+    size = header.value(f"{arch}.attention.key_length")
+    if size is None and heads:
+        size = (header.value(f"{arch}.embedding_length") or 0) // heads
+    if size and (min(sections, default=0) < 0 or sum(sections) > size):
+        raise FileError(f"{name} has a damaged header: {arch}.rope.dimension_sections are {sections} of {size}")
 
 
 def _check_types(header: Gguf, name: str) -> None:

@@ -31,13 +31,13 @@ def devices() -> dict[str, int]:
     return {lib.ggml_backend_dev_name(device).decode(): device for device in found}
 
 
-GPU_FLAGS = ("gpu_layers", "gpu_layers_draft", "device", "device_draft", "split_mode", "tensor_split", "main_gpu")
+GPU_FLAGS = ("gpu_layers", "gpu_layers_draft", "split_mode", "tensor_split", "main_gpu")  # -dev names what there is
 
 
 def about_devices(s: Settings) -> list[str]:
     """What a person should know: GPU flags that do nothing in this build, and with -v where the model runs."""
     lines, gpu = [], gpu_offload()
-    asked = [name for name in GPU_FLAGS if name in s.origins and getattr(s, name) not in (_unset(name), 0, ("none",))]
+    asked = [name for name in GPU_FLAGS if name in s.origins and getattr(s, name) not in (_unset(name), 0)]
     if asked and not gpu:
         flags = ", ".join(f"{s.origins[name]} {_text(getattr(s, name))}" for name in asked)
         package = f"llama-cpp-python=={C.__version__}"

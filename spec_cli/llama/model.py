@@ -61,7 +61,7 @@ class Model:
         self.n_nextn: int = C.llama_model_n_layer_nextn(self.handle)
         self.n_bytes: int = C.llama_model_size(self.handle)
         self.adapters: list[tuple[Any, float]] = []
-        for file, scale in how.lora if how and not dry else ():
+        for file, scale in how.lora if how else ():
             self.adapters.append((self._adapter(file), scale))
         self.recurrent: bool = C.llama_model_is_recurrent(self.handle)
         self.can_drop_suffix = not (self.recurrent or C.llama_model_is_hybrid(self.handle))
