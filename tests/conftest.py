@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -140,15 +139,15 @@ def world(hub: Hub, tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def fetch(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Settings]:
     """Fetches from this hub or another one, into an empty cache; what is said goes to `lines`."""
-    from huggingface_hub import constants
+    from huggingface_hub import constants, utils
 
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("LLAMA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True, raising=False)
     monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 1)
-    logger = logging.getLogger("huggingface_hub")
+    logger = utils.logging.get_logger("huggingface_hub")
     monkeypatch.setattr(logger, "handlers", list(logger.handlers))
 
     def one(repo: str, at: str = hub.url, lines: list[str] | None = None, **settings: object) -> Settings:

@@ -71,7 +71,9 @@ def test_a_quiet_run_downloads_and_says_nothing(
 
 def test_an_interrupted_download_goes_on_where_it_stopped(hub: Hub, world: dict[str, str]) -> None:
     hub.cut = 25 << 20  # the client writes 10 MiB at a time
-    generate(world, "-hf", "me/large")
+    first = generate(world, "-hf", "me/large")
+    assert b"Error while downloading" not in first.stderr
+    assert b"-hf me/large: a request failed: trying again\n" in first.stderr
     done = generate(world, "-hf", "me/large")
     assert done.stdout == b"def\n"
     assert any(re.fullmatch("bytes=[1-9][0-9]+-", part) for method, _, part in hub.asked if method == "GET")

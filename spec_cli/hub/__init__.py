@@ -96,6 +96,7 @@ def _library(quiet: bool, retries: Callable[[], None]) -> Any:
         os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # read as it is imported
     import huggingface_hub.constants
     import huggingface_hub.errors  # its submodules need not be there before they are imported
+    import huggingface_hub.utils.logging  # adds a handler of its own as it is imported
 
     class Retries(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 # Of httpx and of requests, by name: which of them huggingface_hub uses depends on its version.
-_NO_ANSWER = {"TransportError", "ConnectionError", "Timeout"}
+_NO_ANSWER = {"TransportError", "ConnectionError", "ChunkedEncodingError", "Timeout"}
 _CACHED = "; --offline uses what is cached"
 _LONGEST = 300  # characters of others' words
 
