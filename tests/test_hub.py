@@ -12,7 +12,7 @@ from local_hub import Hub
 
 from spec_cli.config import resolve
 from spec_cli.errors import UsageError
-from spec_cli.hub import choose_draft, choose_file
+from spec_cli.hub.choice import choose_draft, choose_file
 from spec_cli.shards import shards_of
 
 

@@ -107,6 +107,19 @@ def test_a_broken_download_is_gone_on_with_in_our_own_words(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_wait_that_the_hub_asks_for_is_said(
+    hub: Hub, fetch: Fetch, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only the file itself is refused, huggingface_hub waits as long as it is told, in silence."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    hub.refusals["GET /me.*/resolve/"] = 429, {"Retry-After": "300"}, b""
+    lines: list[str] = []
+    with pytest.raises(FileError, match=r"says 429, too many requests.*: try again in 300 s"):
+        fetch("me/clock-GGUF", lines=lines)
+    assert lines[1:] == ["-hf me/clock-GGUF: a request failed: trying again in 301 s"] * 5
+    assert capfd.readouterr() == ("", "")
+
+
 def test_offline_says_what_is_not_cached_in_our_own_words(hub: Hub, fetch: Fetch, tmp_path: Path) -> None:
     """No argument of a Python function is for the person at the command line."""
     with pytest.raises(FileError) as caught:

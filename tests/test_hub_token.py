@@ -17,7 +17,7 @@ from local_hub import Hub
 
 from spec_cli.cli.argv import without_token
 from spec_cli.config import resolve
-from spec_cli.errors import UsageError
+from spec_cli.errors import FileError, UsageError
 from spec_cli.hub.token import masked, token_of
 from spec_cli.settings import Settings
 
@@ -91,6 +91,12 @@ def test_no_message_shows_a_token(hub: Hub, world: dict[str, str], args: tuple[s
     assert TOKEN.encode() not in done.stdout + done.stderr
 
 
+def test_a_password_in_the_address_of_a_hub_is_not_shown(fetch: Callable[..., Settings]) -> None:
+    with pytest.raises(FileError, match=r": http://127\.0\.0\.1:9 cannot be reached: ") as caught:
+        fetch("me/clock-GGUF", at=f"http://me:{TOKEN}@127.0.0.1:9")
+    assert TOKEN not in str(caught.value)
+
+
 def test_how_a_batch_is_gone_on_with_leaves_the_token_out(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     args = ["batch", "-m", str(models / "clock.gguf"), "-o", str(out), "-n", "3", "-t", "1"]
@@ -114,6 +120,7 @@ def test_arguments_are_told_from_the_token() -> None:
     assert without_token(args) == (["batch", "-m", "x", "-hf", "u/r"], ["a1", "b2", "c3", "d4"])
 
 
-def test_a_secret_is_masked_whole_and_in_parts() -> None:
+def test_a_secret_is_masked_whole_in_parts_and_in_a_url() -> None:
     assert masked("b'Bearer hf_abc\\nhf_abcdef'", ["hf_abc\nhf_abcdef"]) == "b'Bearer ***\\n***'"
     assert masked("an error", ["", "a"]) == "an error"
+    assert masked("http://me:hf_abc@hub.example:80/x and a@b", []) == "http://hub.example:80/x and a@b"

@@ -51,7 +51,8 @@ def fetch(spec: str, file: str | None, settings: Settings, flag: str, say: Say, 
     repo, _, tag = spec.partition(":")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
         raise UsageError(f"{flag}: {spec!r} is not USER/REPO or USER/REPO:QUANT")
-    hub = _library(settings.quiet, lambda: say(f"{flag.partition('/')[0]} {repo}: a request failed: trying again"))
+    name = f"{flag.partition('/')[0]} {repo}"
+    hub = _library(settings.quiet, lambda when: say(f"{name}: a request failed: trying again{when}"))
     cache = os.environ.get("LLAMA_CACHE") or None  # llama.cpp's own variable comes first, the hub's after it
     place, token = f"{flag}: {repo}", None
     try:
@@ -67,8 +68,8 @@ def fetch(spec: str, file: str | None, settings: Settings, flag: str, say: Say, 
             warnings.simplefilter("ignore")
             names = _listed(hub, repo, token)
             wanted = _chosen(names, file, tag, choose, place)
-            say(f"{flag.partition('/')[0]} {repo}: {wanted[0]}")
-            paths = [_downloaded(hub, repo, name, cache, token) for name in wanted]
+            say(f"{name}: {wanted[0]}")
+            paths = [_downloaded(hub, repo, one, cache, token) for one in wanted]
     except SpecError:
         raise
     except Exception as error:  # its many ways of saying no
@@ -90,7 +91,7 @@ def _chosen(names: list[str], file: str | None, tag: str, choose: Choose, place:
     return wanted
 
 
-def _library(quiet: bool, retries: Callable[[], None]) -> Any:
+def _library(quiet: bool, retries: Say) -> Any:
     """huggingface_hub, which says nothing on standard error by itself but how far a download is."""
     if quiet:
         os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # read as it is imported
@@ -100,8 +101,8 @@ def _library(quiet: bool, retries: Callable[[], None]) -> Any:
 
     class Retries(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if re.search("Retrying in|Waiting|resume", record.getMessage()):
-                retries()
+            if found := re.search(r"(Retrying in|Waiting) ([\d.]+)s|Trying to resume", record.getMessage()):
+                retries(f" in {float(found[2]):.0f} s" if found[2] else "")
 
     logger = logging.getLogger("huggingface_hub")
     logger.handlers, logger.propagate = [Retries()], False

@@ -24,7 +24,8 @@ def token_of(settings: Settings) -> str | None:
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """A text for people to read in which the secrets cannot be read."""
+    """A text for people in which neither the secrets can be read nor what a URL has before its @."""
+    text = re.sub(r"(https?://)[^\s/@]*@", r"\1", text)
     for part in sorted({part for secret in secrets for part in re.findall(_INSIDE, secret)}, key=len, reverse=True):
         text = text.replace(part, "***") if len(part) > 3 else text  # a shorter one is no secret, and garbles words
     return text
