@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
 from cases import environment, said
 from conftest import cli
@@ -95,6 +96,18 @@ def test_a_password_in_the_address_of_a_hub_is_not_shown(fetch: Callable[..., Se
     with pytest.raises(FileError, match=r": http://127\.0\.0\.1:9 cannot be reached: ") as caught:
         fetch("me/clock-GGUF", at=f"http://me:{TOKEN}@127.0.0.1:9")
     assert TOKEN not in str(caught.value)
+
+
+def test_the_token_of_a_login_counts_and_is_not_shown(
+    hub: Hub, fetch: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`hf auth login` keeps it in a file, which huggingface_hub reads by itself."""
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    hub.refusals["."] = 401, {"X-Error-Message": f"{TOKEN} is no token"}, b""
+    with pytest.raises(FileError, match=r"the token is not valid for it \(\*\*\* is no token\)$"):
+        fetch("me/clock-GGUF")
+    assert hub.token == f"Bearer {TOKEN}"
 
 
 def test_how_a_batch_is_gone_on_with_leaves_the_token_out(models: Path, tmp_path: Path) -> None:

@@ -73,8 +73,9 @@ def fetch(spec: str, file: str | None, settings: Settings, flag: str, say: Say, 
     except SpecError:
         raise
     except Exception as error:  # its many ways of saying no
-        words = reason(error, repo, hub.constants.ENDPOINT, token is not None)
-        raise FileError(masked(f"{flag}: {spec}: {words}", [token or _implicit(hub)])) from None
+        secret = token or _implicit(hub)
+        words = reason(error, repo, hub.constants.ENDPOINT, bool(secret))
+        raise FileError(masked(f"{flag}: {spec}: {words}", [secret])) from None
     return paths[0]
 
 
