@@ -768,7 +768,7 @@ class Settings:
     special: bool = option(False, "-sp", "--special", panel=OUTPUT, row=(), help="Print control tokens.")
     output: Path | None = option(
         None, "-o", "--output", "--output-file", panel=OUTPUT, metavar="FILE", command_line_only=True,
-        help="Write to FILE instead of standard output; chat: write a transcript to a new FILE.",
+        help="Write to a new FILE instead of standard output; chat: write a transcript to it.",
     )
     json: bool = option(
         False, "--json", panel=OUTPUT, command_line_only=True, commands=GENERATE_ONLY, help="Print one JSON object."

@@ -519,8 +519,9 @@ def test_an_empty_prompt_is_refused_and_a_space_is_enough(smol: Path) -> None:
 def test_ctrl_c_is_heard_from_the_first_moment(smol: Path, delay: float) -> None:
     """B30: while modules are imported, while the files are read, while the contexts are made."""
     command = ["generate", "-m", smol, "-t", "1", "--raw", "-p", "Once upon a time", "-n", "4000", "-c", "8192"]
+    nothing: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
     process = subprocess.Popen(
-        [sys.executable, "-m", "spec_cli", *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-m", "spec_cli", *map(str, command)], **nothing, stderr=subprocess.PIPE
     )
     time.sleep(delay)
     process.send_signal(signal.SIGINT)

@@ -75,7 +75,7 @@ def test_marks_never_change_the_text(pieces: list[tuple[bytes, Kind]]) -> None:
 @pytest.mark.parametrize("kind", ["oracle", "wrong", "mixed"])
 def test_the_kinds_are_those_of_the_counters(models: Path, kind: str) -> None:
     with Engine(
-        Settings(model=models / "plain.gguf", threads=1, ctx_size=256, temp=0.0, spec_ngram_simple_size_n=50, spec_ngram_simple_size_m=50)
+        Settings(model=models / "plain.gguf", threads=1, ctx_size=256, temp=0.0, spec_ngram_simple_size_n=48)
     ) as engine:
         truth = ask(engine, "hello", predict=40).tokens
         guess_with(engine, Scripted(kind, truth), n_max=4)
