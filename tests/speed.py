@@ -403,7 +403,8 @@ def memory(options: argparse.Namespace) -> None:
             ("and draft-simple", ["--spec-type", "ngram-simple,draft-simple", "-md", str(model), "-ngld", "0"]),
         ):
             command = [sys.executable, "-c", _PEAK, *cli(*common, *more)]
-            done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+            how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": True}
+            done = subprocess.run(command, env=environment(), **how)
             *said, last = done.stdout.splitlines()
             code, peak = json.loads(last)
             if code:

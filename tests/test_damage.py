@@ -92,7 +92,7 @@ def test_one_signal_ends_what_python_waits_for(models: Path, tmp_path: Path, num
         if sys.platform == "linux":
             fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     command = [sys.executable, "-m", "spec_cli", "generate", "-t", "1", *args]
-    process = subprocess.Popen(command, stdout=writer, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.DEVNULL)
     time.sleep(4)
     assert process.poll() is None
     process.send_signal(number)

@@ -68,6 +68,20 @@ def test_chat_breaks_no_word_while_the_status_line_is_drawn(words: Path, tmp_pat
         assert (b"\x1b[32m" in t.raw) == (color == "on")
 
 
+def test_what_a_model_thinks_is_wrapped_too(tmp_path: Path) -> None:
+    start, end = len(tiny.TEXTS), len(tiny.TEXTS) + 1
+    texts, kinds = [*tiny.TEXTS, b"<think>", b"</think>"], [*tiny.KINDS, tiny.T.USER_DEFINED, tiny.T.USER_DEFINED]
+    follow = dict(pairwise([*range(tiny.A, tiny.A + 7), tiny.byte(0x20), tiny.A])) | {start: tiny.A + 1}
+    model = tiny.clock(tmp_path / "thinks.gguf", follow, texts=texts, kinds=kinds, n_ctx=2048)
+    template = "{{ messages[-1].content }}{% if false %}</think>{% endif %}<think>"
+    assert end == start + 1
+    with Terminal(model, "--temp", 0, "-n", 700, "--chat-template", template, home=tmp_path, columns=40).start() as t:
+        shown = t.enter("x").split("[Start thinking]\n")[1].split("\n[End thinking]")[0]
+    lines = shown.split("\n")
+    assert all(len(line) < 40 for line in lines)
+    assert [word for line in lines for word in line.split()] == ("abcdefg " * 100)[1:701].split()
+
+
 def test_plain_terminals_get_plain_lines(words: Path, tmp_path: Path) -> None:
     """--simple-io is for programs that read what a person would: they get the text as it is."""
     with Terminal(words, *GREEDY, *TEMPLATE, "-n", 300, "--simple-io", home=tmp_path, columns=60).start() as t:

@@ -49,8 +49,8 @@ def size() -> os.terminal_size:
 
 
 def width() -> int:
-    """Its columns, for lines of words."""
-    return max(LEAST_COLUMNS, size().columns)
+    """Its columns, for lines of words; 80 where it does not say."""
+    return max(LEAST_COLUMNS, size().columns or 80)
 
 
 def columns_of(stream: TextIO | None) -> int | None:
