@@ -14,7 +14,7 @@ from spec_cli.errors import UsageError
 from spec_cli.settings import Settings
 
 PROMPT, QUOTES = "> ", '"""'
-COMMAND = re.compile(r"/(\?|[A-Za-z_-][\w-]*)")
+COMMAND = re.compile(r"/[A-Za-z_?-][\w?-]*")
 Words = Callable[[str], list[str] | None]
 """What Tab offers for a command line so far; None: names of files."""
 

@@ -155,7 +155,7 @@ COMMANDS = {
     "/undo": Command(_undo, "", "Take back the last message and its answer, or what was read for the next one."),
     "/edit": Command(_edit, "[TEXT]", "Ask the last message again in other words."),
     "/read": Command(files.read, "FILE", "Put a text file before the next message.", None),
-    "/glob": Command(files.find, "PATTERN", "So for files that match, such as src/**/*.py.", None),
+    "/glob": Command(files.find, "PATTERN", "Put all files that match before it, such as src/**/*.py.", None),
     "/system": Command(_system, "[TEXT]", 'Show or change the system message; "" is none.'),
     "/set": Command(
         _set, "[NAME [VALUE]]",
