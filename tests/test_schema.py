@@ -200,6 +200,16 @@ def test_guesses_change_nothing_under_a_schema(models: Path, temp: float) -> Non
     assert len(texts) == 1
 
 
+def chain(n: int) -> str:
+    """A schema that leads from reference to reference."""
+    links = {f"N{i}": obj(a={"$ref": f"#/$defs/N{i + 1}"}) for i in range(n // 2)}
+    return json.dumps({"$defs": {**links, f"N{n // 2}": NULL}, "$ref": "#/$defs/N0"})
+
+
+def test_a_long_chain_of_references_ends_no_process(speller: Engine) -> None:
+    assert ask(speller, "abc", json_schema=chain(5000), predict=3).text.lstrip().startswith("{")
+
+
 REFUSED = [
     ({"a": {"not": TEXT}}, '#/properties/a: cannot be enforced: Unimplemented keys: ["not"]'),
     ({"a": {"if": {}, "then": {}}}, '#/properties/a: cannot be enforced: Unimplemented keys: ["if", "then"]'),
@@ -240,6 +250,7 @@ def test_what_cannot_be_enforced_is_refused_with_its_place(
         ('{"items":' * 900 + "{}" + "}" * 900, "nested too deep"),
         ('{"items":' * 200 + "{}" + "}" * 200, "recursion limit exceeded"),
         ('{"const": NaN}', "not JSON: NaN is no JSON number"),
+        (chain(20_000), "20002 schemas in one are more than 10000"),
         ("3", "a schema is an object or true, not 3"),
         ("false", "a schema is an object or true, not false"),
         ('{"$ref": "https://example.org/x.json"}', "references to the network are not followed"),

@@ -29,7 +29,8 @@ _WORDS = """
     unevaluatedProperties uniqueItems writeOnly x-guidance xml
 """
 KEYWORDS = frozenset(_WORDS.split())
-MOST_PARTS = 2000  # that are tried one by one for the place of a fault
+MOST_PARTS = 10_000  # a chain of references is followed by recursion
+MOST_TRIED = 2000  # parts, one by one, for the place of a fault
 
 
 def read_schema(text: str, where: str) -> Schema:
@@ -50,6 +51,8 @@ def read_schema(text: str, where: str) -> Schema:
     try:
         if remote := re.search(r'"\$ref": "(https?:[^"#][^"]*)"', json.dumps(schema)):
             raise UsageError(f"{where}: {remote[1]}: references to the network are not followed")
+        if (n := sum(1 for _ in parts(schema))) > MOST_PARTS:
+            raise UsageError(f"{where}: {n} schemas in one are more than {MOST_PARTS}")
         return _closed(_inlined(schema, schema)) if schema else {"type": "object"}
     except RecursionError:
         raise UsageError(f"{where}: the schema is nested too deep") from None
@@ -109,7 +112,7 @@ def place_of(schema: Schema, is_wrong: Callable[[Schema], bool]) -> str:
     """The JSON pointer of the innermost part that is wrong by itself."""
     known: Schema = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
     for n, (place, part) in enumerate(parts(schema)):
-        if n >= MOST_PARTS:
+        if n >= MOST_TRIED:
             break
         if part is not schema and is_wrong({**known, **part}):
             return place

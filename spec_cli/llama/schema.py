@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +22,8 @@ OPTIONS: Any = {
     "lenient": False,
     "coerce_one_of": False,
 }
+STACK = 512 << 20  # bytes, of which only what is used is taken: llguidance recurses from reference to reference
+T = TypeVar("T")
 _tokenizers: WeakKeyDictionary[Vocab, LLTokenizer] = WeakKeyDictionary()
 
 
@@ -32,7 +36,8 @@ class JsonSchema(Constraint):
 
     def __init__(self, vocab: Vocab, text: str, where: str) -> None:
         self._where, self._vocab = where, vocab
-        self._matcher = LLMatcher(_tokenizer(vocab), compiled(text, where), log_level=0)
+        tokenizer, grammar = _tokenizer(vocab), compiled(text, where)
+        self._matcher = _with_a_deep_stack(lambda: LLMatcher(tokenizer, grammar, log_level=0))
         if self._matcher.is_error():
             raise UsageError(f"{where}: {_plain(self._matcher.get_error())}")
         allowed = self._allowed()
@@ -112,10 +117,14 @@ def compiled(text: str, where: str) -> str:
     schema = read_schema(text, where)
     if found := misspelled(schema):
         raise UsageError(f"{where}: {found}")
-    if fault := _fault(schema):
-        place = place_of(schema, lambda part: _fault(part) == fault)
-        raise UsageError(f"{where}: {place}: cannot be enforced: {fault}")
+    if fault := _with_a_deep_stack(lambda: _placed_fault(schema)):
+        raise UsageError(f"{where}: {fault}")
     return _grammar(schema)
+
+
+def _placed_fault(schema: Schema) -> str:
+    fault = _fault(schema)
+    return fault and f"{place_of(schema, lambda part: _fault(part) == fault)}: cannot be enforced: {fault}"
 
 
 def _grammar(schema: Schema) -> str:
@@ -129,6 +138,19 @@ def _fault(schema: Schema) -> str:
     except ValueError as error:
         return _plain(str(error))
     return _plain(words[0]) if words else "no reason given" if is_error else ""
+
+
+def _with_a_deep_stack(work: Callable[[], T]) -> T:
+    """The result of work, done by a thread that may recurse as deep as any schema that `read_schema` lets pass."""
+    results: list[T] = []
+    before = threading.stack_size(STACK)
+    try:
+        thread = threading.Thread(target=lambda: results.append(work()))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    return results[0]
 
 
 def _plain(words: str) -> str:
