@@ -36,6 +36,7 @@ def test_the_pinned_commit_is_that_of_the_pinned_version() -> None:
         assert build.PINNED_COMMIT.startswith(build.commit().removesuffix("-dirty"))
 
 
+@pytest.mark.long  # Python asks a program for the processor
 def test_a_library_that_cannot_be_loaded_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is when a version is asked for."""
     monkeypatch.delattr("spec_cli.llama.build")

@@ -67,6 +67,6 @@ def test_an_answer_without_room_for_a_guess_blames_no_drafter(models: Path, engi
 
 def test_nothing_asked_is_said_in_one_line(models: Path) -> None:
     """No table of zeros."""
-    done = generate(models / "clock.gguf", "-p", "abc", "-n", 0)
+    done = generate(models / "clock.gguf", "-p", "abc", "-n", 0, "--raw")
     assert (done.returncode, done.stdout.strip()) == (0, b"")
     assert said(done)[1:] == ["cut at 0 tokens (-n)"]

@@ -145,7 +145,7 @@ def test_a_job_in_the_background_is_not_stopped_by_the_terminal(words: Path, tmp
 
 
 def test_why_an_answer_stopped_is_said_in_a_pipe_too(words: Path, models: Path) -> None:
-    assert said(generate(words, "-n", 1, "-p", "a"))[1] == "cut at 1 token (-n)"
+    assert "cut at 1 token (-n)" in said(generate(words, "-n", 1, "-p", "a"))
     full = generate(models / "clock.gguf", "-c", 256, "-p", tiny.alphabet(250))
     assert "the context is full (256 tokens): the answer ends here (-c/--ctx-size)" in said(full)
     ended = generate(models / "clock_eos_m.gguf", "-p", "abc")
