@@ -213,7 +213,7 @@ def test_what_cannot_be_written_is_an_error_once(models: Path, tmp_path: Path) -
 
 def test_what_is_set_counts_also_beside_its_rival(models: Path) -> None:
     """--sampler-seq wins over --samplers, a schema over a grammar: at the start, but not over a later /set."""
-    script = "a\n/set json-schema {\"const\": 7}\n/regen\n/set grammar root ::= [x]\n/regen\n"
+    script = 'a\n/set json-schema {"const": 7}\n/regen\n/set grammar root ::= [x]\n/regen\n'
     done = chat(models / "clock.gguf", *CLOCK, "-n", 3, "--grammar", "root ::= [y]", stdin=script)
     first, second, third = done.stdout.decode().splitlines()
     assert (first, third) == ("y", "x")

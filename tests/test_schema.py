@@ -17,6 +17,9 @@ from conftest import ask
 from spec_cli.engine import Engine
 from spec_cli.errors import UsageError
 from spec_cli.llama.json_schema import parts, read_schema
+from spec_cli.llama.loading import LoadParams
+from spec_cli.llama.model import Model
+from spec_cli.llama.schema import JsonSchema
 from spec_cli.settings import Settings
 
 TEXT, NUMBER, INTEGER, BOOLEAN, NULL = ({"type": t} for t in ("string", "number", "integer", "boolean", "null"))
@@ -200,6 +203,27 @@ def test_guesses_change_nothing_under_a_schema(models: Path, temp: float) -> Non
     assert len(texts) == 1
 
 
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (TEXT | {"pattern": '^[^"]+$'}, r'"a\"b"'),
+        (TEXT | {"pattern": r"^[^\\]+$"}, r'"a\\b"'),
+        ({**obj(required=False, a=NULL), "additionalProperties": True}, r'{"a":null,"\u0061":1}'),
+        ({**obj(required=False, a=NULL), "additionalProperties": True}, '{"a":null,"a":1}'),
+    ],
+)
+def test_what_a_schema_forbids_cannot_be_spelled_in_another_way(
+    models: Path, schema: dict[str, Any], text: str
+) -> None:
+    with Model(models / "plain.gguf", "target", LoadParams(), dry=True) as model:
+        demand = JsonSchema(model.vocab, json.dumps(schema), "-j")
+        for byte in map(tiny.byte, text.encode()):
+            if not demand.allows(byte):
+                return
+            demand.accept(byte)
+        assert not demand.allows(tiny.EOS)
+
+
 def chain(n: int) -> str:
     """A schema that leads from reference to reference."""
     links = {f"N{i}": obj(a={"$ref": f"#/$defs/N{i + 1}"}) for i in range(n // 2)}
@@ -222,6 +246,7 @@ REFUSED = [
     ({"a": {"oneOf": [NUMBER, INTEGER]}}, "#/properties/a: cannot be enforced: oneOf"),
     ({"a": {"type": "string", "format": "color"}}, "#/properties/a: cannot be enforced: Unknown format: color"),
     ({"a": {"type": "string", "pattern": "(?=a)b"}}, "#/properties/a: cannot be enforced: regex parse error"),
+    ({"a": {"type": "number", "multipleOf": 999999937}}, "#/properties/a/multipleOf: 999999937 takes too long"),
     ({"a": {"type": "objekt"}}, "#/properties/a: cannot be enforced: Invalid type: objekt"),
     ({"a": {"type": "string", "maxLenght": 3}}, "'maxLenght' is no keyword (did you mean 'maxLength'?)"),
     ({"a": {"$ref": "#/$defs/none"}}, "'/$defs/none' does not exist"),

@@ -30,6 +30,7 @@ _WORDS = """
 """
 KEYWORDS = frozenset(_WORDS.split())
 MOST_PARTS = 10_000  # a chain of references is followed by recursion
+MOST_MULTIPLE = 10_000  # llguidance has a state for each remainder
 MOST_TRIED = 2000  # parts, one by one, for the place of a fault
 
 
@@ -53,6 +54,11 @@ def read_schema(text: str, where: str) -> Schema:
             raise UsageError(f"{where}: {remote[1]}: references to the network are not followed")
         if (n := sum(1 for _ in parts(schema))) > MOST_PARTS:
             raise UsageError(f"{where}: {n} schemas in one are more than {MOST_PARTS}")
+        for place, part in parts(schema):
+            if isinstance(step := part.get("multipleOf"), int | float) and step > MOST_MULTIPLE:
+                raise UsageError(f"{where}: {place}/multipleOf: {step} takes too long (at most {MOST_MULTIPLE})")
+            if isinstance(part.get("pattern"), str):
+                part["pattern"] = _without_controls(part["pattern"])
         return _closed(_inlined(schema, schema)) if schema else {"type": "object"}
     except RecursionError:
         raise UsageError(f"{where}: the schema is nested too deep") from None
@@ -126,6 +132,14 @@ def misspelled(schema: Schema) -> str | None:
             if key not in KEYWORDS and (near := difflib.get_close_matches(key, KEYWORDS, n=1, cutoff=0.85)):
                 return f"{place}: {key!r} is no keyword (did you mean {near[0]!r}?)"
     return None
+
+
+def _without_controls(pattern: str) -> str:
+    """The pattern with U+0001 in no negated class.
+
+    Of a class that holds every control character llguidance 1.9 makes one that holds `"` and `\\` as well.
+    """
+    return re.sub(r"(\\.)|(\[\^)", lambda found: found[1] or r"[^\x01", pattern, flags=re.DOTALL)
 
 
 def _escaped(name: str) -> str:

@@ -19,6 +19,8 @@ from spec_cli.llama.vocab import Vocab
 OPTIONS: Any = {
     # llama.cpp's rule for blank space (common/json-schema-to-grammar.cpp): models that love it cannot go on for ever
     "whitespace_pattern": r"( |\n{1,2}[ \t]{0,20})?",
+    "json_allowed_escapes": 'nrbtf\\"',  # a name that is spelled with \u would count as another one
+    "json_allow_general_unicode_escapes": False,
     "lenient": False,
     "coerce_one_of": False,
 }
