@@ -22,7 +22,8 @@ from spec_cli.values import read
 
 ROOT = Path(__file__).parents[1]
 OTHERS = {  # of commands and programs that stand beside them
-    "--version", "--list-devices", "--install-completion", "--mtp", "--no-mtp", "--target-model-dir", "--only", "--speculative-config",
+    "--version", "--list-devices", "--install-completion", "--mtp", "--no-mtp", "--target-model-dir", "--only",
+    "--speculative-config",
     *MEANT, *MET, *NAMES,
 }  # fmt: skip
 PAGE = ROOT / "spec_cli" / "docs" / "flags.md"
