@@ -20,6 +20,7 @@ from pairs import Pair, write_pairs
 from quick import is_quick, with_few_examples
 from shared import SHARED
 
+from spec_cli import plan
 from spec_cli.config import demo_model
 from spec_cli.contracts import Drafter
 from spec_cli.drafters.chain import Chain
@@ -51,6 +52,17 @@ def quick_is_quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
             monkeypatch.setattr(name, refuse, raising=False)
     yield
     assert not (quick and "real" in request.fixturenames), "a quick test reads a real model"
+
+
+_can_fork = plan.can_fork
+plan.can_fork = lambda: False  # a fork of a large process costs more than a tiny model; runs of the tool do fork
+
+
+@pytest.fixture(autouse=True)
+def forks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests marked so plan in a fork, as the tool does."""
+    if request.node.get_closest_marker("forks"):
+        monkeypatch.setattr(plan, "can_fork", _can_fork)
 
 
 @pytest.fixture(scope="session")

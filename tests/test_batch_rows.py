@@ -21,6 +21,8 @@ from spec_cli.engine import Engine
 from spec_cli.errors import PromptError
 from spec_cli.settings import Settings
 
+pytestmark = pytest.mark.long
+
 EXACT = {"cache_type_k": "f32", "cache_type_v": "f32", "cache_type_k_draft": "f32", "cache_type_v_draft": "f32"}
 SMALL = {"threads": 1, "ctx_size": 256, "flash_attn": 0, "raw": True, "spec_draft_n_max": 8, **EXACT}
 NGRAM = {"spec_ngram_simple_size_n": 3, "spec_ngram_simple_size_m": 8}

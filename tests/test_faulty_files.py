@@ -28,6 +28,8 @@ from spec_cli.errors import FileError, Interrupted, UsageError
 from spec_cli.plan import plan
 from spec_cli.settings import Settings
 
+pytestmark = [pytest.mark.forks, pytest.mark.long]
+
 U32, F32, BOOL = 4, 6, 7
 
 

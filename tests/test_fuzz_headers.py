@@ -20,6 +20,8 @@ from spec_cli.engine import Engine
 from spec_cli.errors import SpecError
 from spec_cli.settings import Settings
 
+pytestmark = [pytest.mark.forks, pytest.mark.long]
+
 N, SEED = int(os.environ.get("SPEC_CLI_MUTANTS", "60")), int(os.environ.get("SPEC_CLI_SEED", "1"))
 SECONDS = 60  # more than that is a hang
 

@@ -14,6 +14,8 @@ from local_hub import Hub
 from spec_cli.errors import FileError
 from spec_cli.settings import Settings
 
+pytestmark = pytest.mark.long
+
 Fetch = Callable[..., Settings]
 GATED = {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to model me/clock-GGUF is restricted."}
 ABSENT = {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"}

@@ -22,6 +22,8 @@ from spec_cli.errors import FileError, UsageError
 from spec_cli.hub.token import masked, token_of
 from spec_cli.settings import Settings
 
+pytestmark = pytest.mark.long
+
 TOKEN = "hf_SecretOfMine"
 
 

@@ -15,7 +15,7 @@ from conftest import ask
 from spec_cli.config import resolve
 from spec_cli.engine import Engine
 from spec_cli.llama.context import ContextParams
-from spec_cli.llama.loading import LoadParams, _buffers, _devices
+from spec_cli.llama.loading import LoadParams, _buffers, known_devices
 from spec_cli.llama.log import C
 from spec_cli.plan import plan
 from spec_cli.settings import flags
@@ -92,12 +92,12 @@ def test_model_flags_reach_the_struct(models: Path, flag: str) -> None:
 
 
 def test_lists_reach_the_struct(models: Path) -> None:
-    cpu = next(iter(_devices()))
+    cpu = next(iter(known_devices()))
     model = models / "plain.gguf"
     params, kept = LoadParams.of(settings(model, "-ts", "3,1")).c()
     assert [kept[0][i] for i in range(3)] == [3, 1, 0]
     params, kept = LoadParams.of(settings(model, "-dev", cpu)).c()
-    assert list(kept[0]) == [_devices()[cpu], None]
+    assert list(kept[0]) == [known_devices()[cpu], None]
     assert list(LoadParams.of(settings(model, "-dev", "none")).c()[1][0]) == [None]
     assert LoadParams.of(settings(model, "-dev", cpu), draft=True).device == (cpu,)
     assert LoadParams.of(settings(model, "-dev", cpu, "-devd", "none"), draft=True).device == ("none",)

@@ -26,6 +26,8 @@ from spec_cli.scheduler import Job
 from spec_cli.settings import Settings
 from spec_cli.tokens import Kind, common_prefix
 
+pytestmark = pytest.mark.long
+
 TEMPLATE = (
     "{% for m in messages %}{{ m.content }}{{ '.' if m.role == 'user' else ';' if m.role == 'assistant' else '!' }}"
     "{% endfor %}"

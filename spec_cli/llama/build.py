@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from spec_cli.llama.loading import devices
+from spec_cli.llama.loading import known_devices
 from spec_cli.llama.log import C
 
 PINNED, PINNED_COMMIT = "0.3.36", "0c1e57098"
@@ -37,7 +37,7 @@ def device_list() -> list[str]:
     lib.ggml_backend_dev_description.restype = ctypes.c_char_p
     sizes = ctypes.POINTER(ctypes.c_size_t)
     lib.ggml_backend_dev_memory.argtypes = [ctypes.c_void_p, sizes, sizes]
-    for name, device in devices().items():
+    for name, device in known_devices().items():
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         lib.ggml_backend_dev_memory(device, free, total)
         what = lib.ggml_backend_dev_description(device).decode()

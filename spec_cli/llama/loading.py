@@ -21,7 +21,7 @@ class _TensorOverride(ctypes.Structure):
     _fields_ = (("pattern", ctypes.c_char_p), ("buft", ctypes.c_void_p))
 
 
-def devices() -> dict[str, int]:
+def known_devices() -> dict[str, int]:
     """The devices of this build by name (ggml-backend.h)."""
     lib = C.llama_cpp._lib
     lib.ggml_backend_dev_count.restype = ctypes.c_size_t
@@ -45,7 +45,7 @@ def about_devices(s: Settings) -> list[str]:
         lines.append(f"{flags}: this build of llama.cpp has no GPU backend: everything runs on the CPU ({how})")
     if s.verbose:
         cpu = not gpu or s.gpu_layers == 0 or s.device == ("none",)
-        names = ["CPU"] if cpu else list(s.device) or list(devices())
+        names = ["CPU"] if cpu else list(s.device) or list(known_devices())
         lines.append(f"devices: {', '.join(names)}")
     return lines
 
@@ -68,7 +68,7 @@ def _buffers() -> dict[str, int]:
         ("ggml_backend_buft_name", ctypes.c_char_p),
     ):
         getattr(lib, name).argtypes, getattr(lib, name).restype = [ctypes.c_void_p], result
-    bufts = [lib.ggml_backend_dev_buffer_type(device) for device in devices().values()]
+    bufts = [lib.ggml_backend_dev_buffer_type(device) for device in known_devices().values()]
     return {lib.ggml_backend_buft_name(buft).decode(): buft for buft in bufts if buft}
 
 
@@ -127,7 +127,9 @@ class LoadParams:
             params.tensor_split = shares
             kept.append(shares)
         if self.device:
-            handles = [] if self.device == ("none",) else [_named(devices(), d, "-dev/--device") for d in self.device]
+            handles = (
+                [] if self.device == ("none",) else [_named(known_devices(), d, "-dev/--device") for d in self.device]
+            )
             devices = (ctypes.c_void_p * (len(handles) + 1))(*handles, None)
             params.devices = ctypes.cast(devices, dict(params._fields_)["devices"])
             kept.append(devices)
