@@ -60,7 +60,7 @@ def test_batch_fits_the_terminal(models: Path, tmp_path: Path, columns: int) -> 
     args = (rows, "-c", 512, "-n", 60, "--temp", 0, *NGRAM, "-o", tmp_path / "out")
     with Terminal(models / "clock.gguf", *args, home=tmp_path, columns=columns, command="batch") as t:
         assert t.ended() == 0
-        drawn = [re.sub(r"\x1b\[[0-9;?]*\w", "", text) for text in re.split(r"\x1b\[2K|\r", t.raw.decode())]
+        drawn = [re.sub(r"\x1b\[[0-9;?]*\w", "", text) for text in re.split(r"\x1b\[2K|[\r\n]", t.raw.decode())]
         shown = [text for text in drawn if re.match(r"[━╸╺]", text) and "rows" in text]
         assert any(text.endswith("left") for text in shown)
         assert all(len(text) <= columns for text in shown)

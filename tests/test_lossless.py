@@ -19,6 +19,8 @@ from spec_cli.engine import Answer, Engine
 from spec_cli.settings import Settings
 from spec_cli.tokens import tokens
 
+pytestmark = pytest.mark.long
+
 EXACT = {"cache_type_k": "f32", "cache_type_v": "f32", "cache_type_k_draft": "f32", "cache_type_v_draft": "f32"}
 SMALL = {"threads": 1, "ctx_size": 256, "flash_attn": 0, **EXACT}
 

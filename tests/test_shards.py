@@ -18,6 +18,8 @@ from spec_cli.engine import Engine
 from spec_cli.llama.header import check_file
 from spec_cli.settings import Settings
 
+pytestmark = pytest.mark.long
+
 PROMPT = "abc def"
 
 
