@@ -385,7 +385,6 @@ def test_a_process_reports_the_seed_it_drew(models: Path) -> None:
 MEASURE = """
 import resource, subprocess, sys
 
-pytestmark = pytest.mark.long
 done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL)
 print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
 sys.exit(done.returncode)
