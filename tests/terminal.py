@@ -31,6 +31,8 @@ class Terminal:
     ) -> None:  # fmt: skip
         clean = environment({"TERM": "xterm-256color", "XDG_STATE_HOME": str(home), **(env or {})})
         clean.pop("NO_COLOR", None) if "NO_COLOR" not in (env or {}) else None
+        for size in ("COLUMNS", "LINES"):  # the terminal says its own
+            clean.pop(size, None) if size not in (env or {}) else None
         words = ["-m", "spec_cli", command, "-m", str(model), "-t", "1", *map(str, args)]
         self._screen = _Screen(columns, lines, history=10_000, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
